@@ -1,0 +1,1 @@
+"""Chunk grids and selections as pure integers: no I/O, columnar inside."""

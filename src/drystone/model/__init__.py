@@ -1,0 +1,1 @@
+"""Frozen values that every layer speaks: granules, arrays, chunk rows, placements, tasks, receipts, releases."""

@@ -1,0 +1,1 @@
+"""Places and stores: where bytes lie, named once, reached through one small interface."""

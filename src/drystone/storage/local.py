@@ -1,0 +1,231 @@
+"""A folder as a store.
+
+Writes go to a temporary name in the same folder, are flushed to the disk, then renamed, and the folder is flushed: a
+reader sees the old object or the new one, after ``kill -9`` and after a power cut alike. Temporary names end in
+``.drystone-tmp`` so that a resumed run can sweep them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from drystone.errors import StorageError
+from drystone.storage.stamp import Stamp
+
+__all__ = ["TEMPORARY_SUFFIX", "LocalStore"]
+
+TEMPORARY_SUFFIX = ".drystone-tmp"
+
+_KINDS = {
+    errno.ENOENT: ("not-found", "there is nothing under this name"),
+    errno.ENOTDIR: ("not-found", "there is nothing under this name"),
+    errno.EACCES: ("no-permission", "permission denied"),
+    errno.EPERM: ("no-permission", "permission denied"),
+    errno.EROFS: ("no-permission", "the file system is read-only"),
+    errno.ENOSPC: ("no-space", "the disk is full (or out of inodes); free some and run again, what is done is kept"),
+    errno.EDQUOT: ("no-space", "the quota is used up; free some and run again, what is done is kept"),
+    errno.EFBIG: ("no-space", "the file would exceed the size limit (ulimit -f)"),
+}
+
+
+def _raise(error: OSError, action: str, path: str) -> NoReturn:
+    kind, text = _KINDS.get(error.errno or 0, ("io", error.strerror or str(error)))
+    raise StorageError(f"cannot {action} {path}: {text}", kind=kind, path=path) from error
+
+
+class LocalStore:
+    """Objects as files below a folder.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> store = LocalStore(tempfile.mkdtemp())
+    >>> store.put("a/b", b"hello")
+    >>> store.get_range("a/b", 1, 3), store.create("a/b", b""), [k for k, _ in store.list()]
+    (b'ell', False, ['a/b'])
+    """
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self._root = os.path.abspath(os.fspath(root))
+
+    @property
+    def url(self) -> str:
+        """``file:///absolute/folder``."""
+        return Path(self._root).as_uri()
+
+    @property
+    def root(self) -> str | None:
+        """The folder."""
+        return self._root
+
+    def __repr__(self) -> str:
+        return f"LocalStore({self._root!r})"
+
+    def path(self, key: str) -> str:
+        """The file of a key; a key that climbs out of the root is refused."""
+        path = os.path.normpath(os.path.join(self._root, key))
+        if path != self._root and not path.startswith(self._root.rstrip("/") + "/"):
+            raise StorageError(f"key {key!r} reaches outside {self._root}", kind="outside", key=key)
+        return path
+
+    def get(self, key: str) -> bytes:
+        """A whole object."""
+        path = self.path(key)
+        try:
+            with open(path, "rb") as f:
+                return f.read()
+        except OSError as error:
+            _raise(error, "read", path)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Exactly ``length`` bytes from ``start``."""
+        return self.get_ranges(key, (start,), (length,))[0]
+
+    def get_ranges(self, key: str, starts: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
+        """Several ranges of one object, exact."""
+        path = self.path(key)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            _raise(error, "read", path)
+        try:
+            size = os.fstat(fd).st_size
+            out = []
+            for start, length in zip(starts, lengths, strict=True):
+                # checked before reading: a hostile length must not allocate
+                data = os.pread(fd, length, start) if start + length <= size else b""
+                if len(data) != length:
+                    raise StorageError(
+                        f"{path}: bytes {start} to {start + length} were asked for, but the file has {size}; "
+                        "it was cut short or replaced since it was scanned",
+                        kind="short-read",
+                        path=path,
+                        start=start,
+                        length=length,
+                        size=size,
+                    )
+                out.append(data)
+            return out
+        except OSError as error:
+            _raise(error, "read", path)
+        finally:
+            os.close(fd)
+
+    def _write_temporary(self, path: str, parts: Sequence[bytes | memoryview]) -> str:
+        temporary = f"{path}.{uuid.uuid4().hex}{TEMPORARY_SUFFIX}"
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(temporary, "wb", buffering=0) as f:
+                for part in parts:
+                    view = memoryview(part).cast("B")
+                    while view:
+                        view = view[f.write(view) :]
+                os.fsync(f.fileno())
+        except OSError as error:
+            _unlink_quietly(temporary)
+            _raise(error, "write", path)
+        return temporary
+
+    def put(self, key: str, data: bytes | memoryview | Sequence[bytes | memoryview]) -> None:
+        """Write an object whole, atomically and durably."""
+        path = self.path(key)
+        parts = [data] if isinstance(data, bytes | bytearray | memoryview) else data
+        temporary = self._write_temporary(path, parts)
+        try:
+            os.replace(temporary, path)
+            _sync_folder(os.path.dirname(path))
+        except OSError as error:
+            _unlink_quietly(temporary)
+            _raise(error, "write", path)
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write an object if there is none; a hard link is the create-only primitive that NFS honours too."""
+        path = self.path(key)
+        temporary = self._write_temporary(path, [data])
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            _raise(error, "create", path)
+        finally:
+            _unlink_quietly(temporary)
+        _sync_folder(os.path.dirname(path))
+        return True
+
+    def stat(self, key: str) -> Stamp:
+        """Size and modification time."""
+        path = self.path(key)
+        try:
+            s = os.stat(path)
+        except OSError as error:
+            _raise(error, "look at", path)
+        return Stamp(s.st_size, s.st_mtime_ns)
+
+    def exists(self, key: str) -> bool:
+        """Whether there is an object."""
+        return os.path.isfile(self.path(key))
+
+    def list(self, prefix: str = "") -> Iterator[tuple[str, Stamp]]:
+        """Objects whose keys start with ``prefix``, in key order; temporary files are left out."""
+        folder, _, start = prefix.rpartition("/")
+        yield from self._walk(self.path(folder) if folder else self._root, start)
+
+    def _walk(self, folder: str, start: str) -> Iterator[tuple[str, Stamp]]:
+        try:
+            entries = sorted(os.scandir(folder), key=lambda e: e.name + ("/" if e.is_dir() else ""))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            _raise(error, "list", folder)
+        for entry in entries:
+            if not entry.name.startswith(start) or entry.name.endswith(TEMPORARY_SUFFIX):
+                continue
+            if entry.is_dir():
+                yield from self._walk(entry.path, "")
+            else:
+                try:
+                    s = entry.stat()
+                except FileNotFoundError:  # removed while we looked, or a link to nothing: it is not there
+                    continue
+                yield os.path.relpath(entry.path, self._root), Stamp(s.st_size, s.st_mtime_ns)
+
+    def delete(self, key: str) -> None:
+        """Remove an object."""
+        path = self.path(key)
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            _raise(error, "delete", path)
+
+    def sweep_temporary(self) -> int:
+        """Remove temporary files that a killed writer left; the caller must be the only writer. Returns how many."""
+        n = 0
+        for folder, _, names in os.walk(self._root):
+            for name in names:
+                if name.endswith(TEMPORARY_SUFFIX):
+                    _unlink_quietly(os.path.join(folder, name))
+                    n += 1
+        return n
+
+
+def _unlink_quietly(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+
+
+def _sync_folder(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
