@@ -1,1 +1,1 @@
-"""drystone.pipeline"""
+"""The one place where stages meet: scan, plan, run, status, verify, open."""

@@ -1,0 +1,57 @@
+"""One config resolved: its places, its table, its run folders.
+
+Layout below the work address, ``<work>/<name>/``::
+
+    table/            the reference table
+    runs/<output>/    plan, receipts and reports of one output
+    lease             held by the one driver
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from drystone.model.options import ArchiveConfig, OutputOptions
+from drystone.storage.address import Places
+from drystone.storage.store import Place, Store
+from drystone.table.table import ReferenceTable
+
+__all__ = ["Archive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """A config with its places opened."""
+
+    config: ArchiveConfig
+    places: Places
+
+    @classmethod
+    def of(cls, config: ArchiveConfig) -> Archive:
+        """Open the places of a config; nothing is read or written yet."""
+        places = [Place(name, url, options) for name, (url, options) in config.places.items()]
+        return cls(config, Places.of(places, config.base))
+
+    @property
+    def store(self) -> Store:
+        """The store that holds the work folder."""
+        return self.places.resolve(self.config.work)[0]
+
+    def key(self, *parts: str) -> str:
+        """A key below the work folder of this archive."""
+        prefix = self.places.resolve(self.config.work)[1].strip("/")
+        return "/".join(p for p in (prefix, self.config.name, *parts) if p)
+
+    def has_table(self) -> bool:
+        """Whether a scan has committed anything."""
+        return any(True for _ in self.store.list(self.key("table/granules/_delta_log/")))
+
+    def table(self, create: bool = False) -> ReferenceTable:
+        """The reference table."""
+        if create:
+            return ReferenceTable.open_or_create(self.store, self.key("table"))
+        return ReferenceTable.open(self.store, self.key("table"))
+
+    def run_key(self, index: int, output: OutputOptions) -> str:
+        """The folder of one output's plan, receipts and reports."""
+        return self.key("runs", f"{index}-{output.form}")

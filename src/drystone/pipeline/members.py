@@ -1,0 +1,84 @@
+"""From the table's ``arrays`` rows to the columns that combining works on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from drystone.model.array import ArraySpec, GroupSpec
+from drystone.plan.members import ArrayMembers
+from drystone.table.table import ReferenceTable
+
+__all__ = ["first_groups", "members_of"]
+
+_COLUMNS = ["granule_id", "path", "structure", "attributes", "coordinate"]
+
+
+def members_of(table: ReferenceTable, granule_ids: NDArray[np.int32]) -> dict[str, ArrayMembers]:
+    """Members of the given granules, by path.
+
+    The rows are dictionary-encoded, so that work grows with distinct specs, not with granules.
+    """
+    wanted = pa.array(granule_ids, pa.int32())
+    by_path: dict[str, list[pa.RecordBatch]] = {}
+    for batch in table.arrays(columns=_COLUMNS):
+        kept = batch.filter(pc.is_in(batch.column("granule_id"), wanted))
+        for path in pc.unique(kept.column("path")).to_pylist():
+            rows = kept.filter(pc.equal(kept.column("path"), path))
+            by_path.setdefault(path, []).append(_encoded(rows))
+    return {path: _build(path, pa.Table.from_batches(batches)) for path, batches in sorted(by_path.items())}
+
+
+def _encoded(rows: pa.RecordBatch) -> pa.RecordBatch:
+    columns = {name: rows.column(name) for name in ("granule_id",)}
+    for name in ("structure", "attributes", "coordinate"):
+        column = rows.column(name)
+        columns[name] = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _build(path: str, rows: pa.Table) -> ArrayMembers:
+    rows = rows.unify_dictionaries().combine_chunks().sort_by("granule_id")
+    structure, attributes, coordinate = (_codes(rows, c) for c in ("structure", "attributes", "coordinate"))
+    n = len(attributes[1])
+    pairs, variant = np.unique(structure[0].astype(np.int64) * max(n, 1) + attributes[0], return_inverse=True)
+    variants = tuple(ArraySpec.from_parts(structure[1][p // max(n, 1)], attributes[1][p % max(n, 1)]) for p in pairs.tolist())
+    granule_id = rows.column("granule_id").to_numpy().astype(np.int32)
+    keys, index = np.unique(np.stack([coordinate[0], variant.astype(np.int64)]), axis=1, return_inverse=True)
+    values: list[NDArray[np.generic]] = []
+    place = np.full(keys.shape[1], -1, np.int32)
+    seen: dict[tuple[int, str, tuple[int, ...]], int] = {}
+    for i, (code, v) in enumerate(keys.T.tolist()):
+        if code >= 0:
+            spec = variants[v]
+            key = (code, str(spec.native_dtype), spec.shape)
+            if key not in seen:
+                seen[key] = len(values)
+                values.append(_decode(coordinate[1][code], spec))
+            place[i] = seen[key]
+    return ArrayMembers(path, granule_id, variant.astype(np.int32), variants, place[index].astype(np.int32), tuple(values))
+
+
+def _codes(rows: pa.Table, name: str) -> tuple[NDArray[np.int64], list[str | bytes]]:
+    column = rows.column(name)
+    array = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    return array.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64), array.dictionary.to_pylist()
+
+
+def _decode(raw: str | bytes, spec: ArraySpec) -> NDArray[np.generic]:
+    if spec.dtype.kind == "T":
+        return np.array(json.loads(raw), dtype=spec.dtype).reshape(spec.shape)
+    return np.frombuffer(raw, spec.native_dtype).reshape(spec.shape)  # type: ignore[arg-type]
+
+
+def first_groups(table: ReferenceTable, granule_id: int) -> Iterator[GroupSpec]:
+    """Groups of one granule."""
+    rows = table.granules()
+    row = rows.filter(pc.equal(rows.column("granule_id"), granule_id)).to_pylist()[0]
+    for text in json.loads(row["groups"]):
+        yield GroupSpec.from_json(text)

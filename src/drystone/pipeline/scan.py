@@ -1,0 +1,289 @@
+"""Scan: list, find what is new or changed, scan it in batches, commit.
+
+Workers scan a batch of granules, write sorted Parquet and return its small description; the driver commits. A granule
+that fails is named with its reason and never loses the batch; whether the run goes on is the config's choice
+(``failures: {granules: …}``).
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from drystone import registry
+from drystone.errors import DrystoneError, ScanError, StorageError
+from drystone.execute.engine import run_windowed
+from drystone.model.chunk_rows import ScanResult
+from drystone.model.granule import Listed
+from drystone.model.progress import Progress, Silent
+from drystone.pipeline.archive import Archive
+from drystone.protocols import Lister, Scanner, ScanOptions, Source
+from drystone.storage.address import Places
+from drystone.storage.stamp import Stamp
+from drystone.table.table import ReferenceTable
+from drystone.table.write import WrittenBatch, write_batch
+
+__all__ = ["Failure", "ScanReport", "list_granules", "scan_archive", "scan_source"]
+
+SNIFF_BYTES = 4096
+BATCH_GRANULES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A granule that could not be scanned, and why."""
+
+    address: str
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScanReport:
+    """What a scan did.
+
+    ``listed`` granules now in the archive, of which ``unchanged`` needed nothing; ``scanned`` were read, ``failed`` could
+    not be. ``refused`` counts arrays that have no exact reference, by reason.
+    """
+
+    listed: int
+    unchanged: int
+    scanned: int
+    rows: int
+    failed: tuple[Failure, ...] = ()
+    refused: tuple[tuple[str, str, str], ...] = ()
+    dry_run: bool = False
+    to_scan: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, object]:
+        """For ``--json``."""
+        return {
+            "listed": self.listed,
+            "unchanged": self.unchanged,
+            "scanned": self.scanned,
+            "rows": self.rows,
+            "dry_run": self.dry_run,
+            "to_scan": list(self.to_scan),
+            "failed": [{"granule": f.address, "kind": f.kind, "reason": f.reason} for f in self.failed],
+            "refused": [{"path": p, "kind": k, "reason": r} for p, k, r in self.refused],
+        }
+
+    def lines(self) -> list[str]:
+        """For people."""
+        if self.dry_run:
+            out = [f"{self.listed} granules listed, {self.unchanged} unchanged, {len(self.to_scan)} would be scanned"]
+            return out + [f"  {a}" for a in self.to_scan[:20]]
+        out = [f"{self.listed} granules listed, {self.unchanged} unchanged, {self.scanned} scanned ({self.rows:,} chunk rows)"]
+        out += [f"  not scanned: {f.address}: {f.reason}" for f in self.failed]
+        out += [f"  not referenced: {p}: {r}" for p, _, r in self.refused]
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One batch for a worker."""
+
+    places: Places
+    work: str
+    table_key: str
+    attempt_id: int
+    format: str
+    granules: tuple[tuple[int, Listed], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a worker did with a batch: the files it wrote, and what failed."""
+
+    batch: WrittenBatch | None
+    scanned: int
+    rows: int
+    failed: tuple[tuple[int, Listed, Failure], ...]
+    refused: tuple[tuple[str, str, str], ...]
+
+
+def list_granules(archive: Archive) -> list[Listed]:
+    """Every granule that the config names, by address, each once."""
+    seen: dict[str, Listed] = {}
+    for wanted in archive.config.granules:
+        lister = cast(Lister, registry.load("listers", wanted.lister))
+        for listed in lister.list(archive.places, wanted.pattern):
+            seen.setdefault(listed.address, listed)
+    return [seen[a] for a in sorted(seen)]
+
+
+def scan_source(places: Places, listed: Listed, format: str = "auto") -> ScanResult:
+    """Scan one granule, and see that it did not change meanwhile.
+
+    Raises
+    ------
+    ScanError
+        Its bytes do not parse, or changed while they were read.
+    StorageError
+        It cannot be read.
+    """
+    store, key = places.resolve(listed.address)
+    source = Source(store, key, listed.address, listed.stamp)
+    head = store.get_range(key, 0, min(SNIFF_BYTES, listed.stamp.size))
+    result = _scanner(head, source, format).scan(source, ScanOptions())
+    changed = listed.stamp.differs(store.stat(key))
+    if changed:
+        raise ScanError(f"{listed.address} changed while it was scanned ({changed}); scan again", kind="changed-during-scan")
+    return result
+
+
+def _scanner(head: bytes, source: Source, format: str) -> Scanner:
+    if format != "auto":
+        return cast(Scanner, registry.load("scanners", format))
+    for name in registry.names("scanners"):
+        scanner = cast(Scanner, registry.load("scanners", name))
+        if scanner.sniff(head, source):
+            return scanner
+    if not head:
+        raise ScanError(f"{source.address} is empty (0 bytes)", kind="empty", granule=source.address)
+    raise ScanError(
+        f"{source.address} is not netCDF/HDF5, nor any other known format: it starts with {head[:16]!r}",
+        kind="not-hdf5",
+        granule=source.address,
+    )
+
+
+def scan_batch(job: _Job) -> _Outcome:
+    """Scan a batch and write its rows; runs in a worker."""
+    scans: list[tuple[int, Listed, ScanResult]] = []
+    failed: list[tuple[int, Listed, Failure]] = []
+    for granule_id, listed in job.granules:
+        try:
+            scans.append((granule_id, listed, scan_source(job.places, listed, job.format)))
+        except (ScanError, StorageError) as error:
+            failed.append((granule_id, listed, Failure(listed.address, error.kind, error.message)))
+    store = job.places.resolve(job.work)[0]
+    batch = write_batch(store, job.table_key, scans, job.attempt_id) if scans else None
+    refused = tuple(dict.fromkeys((r.path, r.kind, r.reason) for _, _, s in scans for r in s.refusals))
+    return _Outcome(batch, len(scans), sum(s.n_rows for _, _, s in scans), tuple(failed), refused)
+
+
+def _is_new(known: dict[str, tuple[int, Stamp, str]], listed: Listed) -> bool:
+    entry = known.get(listed.address)
+    # a granule that was set aside is tried again when it changes, and in every scan that asks for it by being listed
+    return entry is None or entry[2] != "scanned" or entry[1].differs(listed.stamp) is not None
+
+
+def known_granules(table: ReferenceTable) -> dict[str, tuple[int, Stamp, str]]:
+    """Address to id, stamp and status, of every granule that the table knows."""
+    columns = ["address", "granule_id", "size", "mtime_ns", "etag", "status"]
+    rows = table.granules().select(columns).to_pydict()
+    return {
+        a: (g, Stamp(s, m, e), status)
+        for a, g, s, m, e, status in zip(*(rows[c] for c in columns), strict=True)
+    }  # fmt: skip
+
+
+def _jobs(archive: Archive, table: ReferenceTable, todo: Sequence[Listed], ids: dict[str, int]) -> Iterator[_Job]:
+    next_id = table.next_granule_id()
+    numbered: list[tuple[int, Listed]] = []
+    for listed in todo:
+        granule_id = ids.get(listed.address)
+        if granule_id is None:
+            granule_id, next_id = next_id, next_id + 1
+        numbered.append((granule_id, listed))
+    workers = archive.config.execution.workers or 2
+    size = max(1, min(BATCH_GRANULES, -(-len(numbered) // workers)))
+    for i in range(0, len(numbered), size):
+        yield _Job(
+            archive.places,
+            archive.config.work,
+            archive.key("table"),
+            secrets.randbelow(2**31 - 2) + 1,
+            archive.config.format,
+            tuple(numbered[i : i + size]),
+        )
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Mutable sums of one scan."""
+
+    scanned: int = 0
+    rows: int = 0
+    failed: list[tuple[int, Listed, Failure]] = field(default_factory=list)
+    refused: dict[tuple[str, str, str], None] = field(default_factory=dict)
+
+
+def scan_archive(archive: Archive, *, progress: Progress | None = None, dry_run: bool = False) -> ScanReport:
+    """Bring the table up to date with the archive.
+
+    Raises
+    ------
+    ScanError
+        ``granules-failed``: more granules failed than ``failures`` allows; those that did not are committed.
+    """
+    progress = progress or Silent()
+    progress.start("list", None, "granules")
+    listed = list_granules(archive)
+    progress.advance("list", len(listed))
+    progress.finish("list")
+    if dry_run and not archive.has_table():
+        return ScanReport(len(listed), 0, 0, 0, dry_run=True, to_scan=tuple(g.address for g in listed))
+    table = archive.table(create=not dry_run)
+    known = known_granules(table)
+    todo = [g for g in listed if _is_new(known, g)]
+    unchanged = len(listed) - len(todo)
+    if dry_run:
+        return ScanReport(len(listed), unchanged, 0, 0, dry_run=True, to_scan=tuple(g.address for g in todo))
+    tally = _scan_all(archive, table, todo, {a: k[0] for a, k in known.items()}, progress)
+    failures = tuple(f for _, _, f in tally.failed)
+    report = ScanReport(len(listed), unchanged, tally.scanned, tally.rows, failures, tuple(tally.refused))
+    _enforce(archive, report)
+    return report
+
+
+def _scan_all(
+    archive: Archive, table: ReferenceTable, todo: Sequence[Listed], ids: dict[str, int], progress: Progress
+) -> _Tally:
+    tally, run_id, sequence = _Tally(), uuid.uuid4().hex, 0
+    if not todo:
+        return tally
+    progress.start("scan", len(todo), "granules")
+
+    def done(job: _Job, outcome: _Outcome) -> None:
+        nonlocal sequence
+        sequence += 1
+        if outcome.batch is not None:
+            table.commit([outcome.batch], run_id=run_id, sequence=sequence)
+        tally.scanned += outcome.scanned
+        tally.rows += outcome.rows
+        tally.failed.extend(outcome.failed)
+        tally.refused.update(dict.fromkeys(outcome.refused))
+        progress.advance("scan", len(job.granules))
+
+    def broke(job: _Job, error: DrystoneError) -> None:
+        for granule_id, listed in job.granules:
+            tally.failed.append((granule_id, listed, Failure(listed.address, error.kind, error.message)))
+        progress.advance("scan", len(job.granules))
+
+    run_windowed(scan_batch, _jobs(archive, table, todo, ids), archive.config.execution, on_done=done, on_failed=broke, tries=1)
+    progress.finish("scan")
+    if tally.failed:
+        table.set_aside([(g, listed, f.kind, f.reason) for g, listed, f in tally.failed], run_id=run_id, sequence=sequence + 1)
+    return tally
+
+
+def _enforce(archive: Archive, report: ScanReport) -> None:
+    allowed = archive.config.failures.granules
+    limit = int(allowed * report.listed) if isinstance(allowed, float) else allowed
+    if len(report.failed) <= limit:
+        return
+    shown = "; ".join(f"{f.address}: {f.reason}" for f in report.failed[:10])
+    more = f"; and {len(report.failed) - 10} more" if len(report.failed) > 10 else ""
+    raise ScanError(
+        f"{len(report.failed)} of {report.listed} granules cannot be scanned and failures: {{granules: {allowed}}} allows "
+        f"{limit}: {shown}{more}. The others are in the table. Mend or remove these, or set failures: {{granules: "
+        f"{len(report.failed)}}} to go on without them",
+        kind="granules-failed",
+        failed=len(report.failed),
+        allowed=limit,
+    )

@@ -1,0 +1,272 @@
+"""Which dimension granules are joined along, and in which order they come.
+
+The axis is the one dimension whose coordinate or length differs between granules; where nothing differs, the one that
+is unlimited. Several candidates are an error that lists them, never a guess.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drystone.errors import CombineError
+from drystone.model.options import AxisOptions
+from drystone.plan.members import ArrayMembers
+
+__all__ = ["AxisOrder", "coordinate_of", "find_axis", "order_granules"]
+
+
+@dataclass(frozen=True, slots=True)
+class AxisOrder:
+    """The granules in order along the axis.
+
+    ``rank`` maps granule id to its place; ``count`` int64 (n,) are elements along the axis in that order.
+    """
+
+    name: str
+    granule_id: NDArray[np.int32]
+    count: NDArray[np.int64]
+
+    @property
+    def dest(self) -> NDArray[np.int64]:
+        """int64 (n,): first element of each granule in the whole."""
+        return np.concatenate([[0], np.cumsum(self.count)[:-1]]).astype(np.int64)
+
+
+def coordinate_of(members: Mapping[str, ArrayMembers], dimension: str) -> ArrayMembers | None:
+    """The coordinate array of a dimension: one-dimensional, named as it; the one nearest the root."""
+    found = [m for m in members.values() if m.name == dimension and m.variants[0].dims == (dimension,)]
+    return min(found, key=lambda m: m.path.count("/")) if found else None
+
+
+def _sizes(members: Mapping[str, ArrayMembers]) -> dict[str, set[int]]:
+    sizes: dict[str, set[int]] = {}
+    for m in members.values():
+        for spec in m.variants:
+            for name, n in zip(spec.dims, spec.shape, strict=True):
+                sizes.setdefault(name, set()).add(n)
+    return sizes
+
+
+def find_axis(members: Mapping[str, ArrayMembers], n_granules: int) -> str | None:
+    """The combine axis, or None where one granule needs none.
+
+    Raises
+    ------
+    CombineError
+        ``axis-ambiguous`` with the candidates, ``axis-none`` where nothing tells granules apart.
+    """
+    if n_granules == 1:
+        return None
+    unlimited = {d for m in members.values() for s in m.variants for d, u in zip(s.dims, s.unlimited, strict=False) if u}
+    differs = {name for name in _sizes(members) if (c := coordinate_of(members, name)) is not None and len(c.coordinates) > 1}
+    differs |= {name for name, sizes in _per_granule_sizes(members).items() if len(sizes) > 1}
+    candidates = differs or unlimited
+    if len(candidates) > 1 and len(candidates & unlimited) == 1:
+        candidates &= unlimited
+    if len(candidates) == 1:
+        return next(iter(candidates))
+    if not candidates:
+        names = ", ".join(sorted(_sizes(members)))
+        raise CombineError(
+            f"{n_granules} granules have equal coordinates and no unlimited dimension, so nothing says along which of ({names}) "
+            "they are joined; say so with combine: {along: {DIMENSION: {position: order}}}",
+            kind="axis-none",
+        )
+    raise CombineError(
+        f"granules could be joined along any of {', '.join(sorted(candidates))}; choose one with combine: {{along: DIMENSION}}",
+        kind="axis-ambiguous",
+        candidates=", ".join(sorted(candidates)),
+    )
+
+
+def _per_granule_sizes(members: Mapping[str, ArrayMembers]) -> dict[str, set[int]]:
+    """Sizes of a dimension over granules, where each granule has one size of it (groups may reuse a name)."""
+    out: dict[str, set[int]] = {}
+    for m in members.values():
+        for axis, name in enumerate(m.variants[0].dims):
+            sizes = {s.shape[axis] for s in m.variants if len(s.shape) > axis}
+            if len(sizes) > 1:
+                out.setdefault(name, set()).update(sizes)
+    return out
+
+
+def order_granules(
+    members: Mapping[str, ArrayMembers],
+    axis: AxisOptions,
+    granule_ids: NDArray[np.int32],
+    names: Mapping[int, str],
+) -> AxisOrder:
+    """Put granules in order along the axis and count their elements.
+
+    Raises
+    ------
+    CombineError
+        ``axis-coordinate-missing``, ``axis-duplicate``, ``axis-overlap``, ``axis-nan``, ``axis-unsorted``,
+        ``axis-name-pattern``, ``axis-absent``; the message names the granules and values.
+    """
+    count = _counts(members, axis.name, granule_ids, names)
+    if axis.position == "order":
+        order = np.arange(len(granule_ids))
+    elif axis.position == "name":
+        order = _by_name(axis, granule_ids, names)
+    else:
+        order = _by_coordinate(members, axis.name, granule_ids, names)
+    return AxisOrder(axis.name, granule_ids[order], count[order])
+
+
+def _counts(
+    members: Mapping[str, ArrayMembers], axis: str, granule_ids: NDArray[np.int32], names: Mapping[int, str]
+) -> NDArray[np.int64]:
+    count = np.full(len(granule_ids), -1, np.int64)
+    for m in members.values():
+        if axis not in m.variants[0].dims:
+            continue
+        sizes = np.array([s.shape[s.dims.index(axis)] if axis in s.dims else -1 for s in m.variants], np.int64)[m.variant]
+        at = np.searchsorted(granule_ids, m.granule_id)
+        clash = np.flatnonzero((count[at] >= 0) & (sizes >= 0) & (count[at] != sizes))
+        if len(clash):
+            i = int(clash[0])
+            raise CombineError(
+                f"{names[int(m.granule_id[i])]}: {m.path} has {sizes[i]} elements along {axis}, another array there has "
+                f"{count[at[i]]}; the two cannot be joined along one axis; leave one out with combine: {{variables: […]}}",
+                kind="axis-size",
+                variable=m.path,
+            )
+        count[at] = np.where(sizes >= 0, sizes, count[at])
+    if np.any(count < 0):
+        first = names[int(granule_ids[int(np.flatnonzero(count < 0)[0])])]
+        dims = ", ".join(sorted(_sizes(members)))
+        raise CombineError(
+            f"{first}: no array has the dimension {axis} that granules are joined along (dimensions: {dims})",
+            kind="axis-absent",
+            granule=first,
+        )
+    return count
+
+
+def _by_name(axis: AxisOptions, granule_ids: NDArray[np.int32], names: Mapping[int, str]) -> NDArray[np.intp]:
+    keys: list[tuple[float, int]] = []
+    for i, g in enumerate(granule_ids.tolist()):
+        keys.append((_name_value(axis.pattern or "", names[g]), i))
+    keys.sort()
+    for (a, i), (b, j) in zip(keys, keys[1:], strict=False):
+        if a == b:
+            raise CombineError(
+                f"{names[int(granule_ids[i])]} and {names[int(granule_ids[j])]} have one place along {axis.name}: the pattern "
+                f"{axis.pattern!r} reads {a:g} from both; leave one out of the granules",
+                kind="axis-duplicate",
+            )
+    return np.array([i for _, i in keys], dtype=np.intp)
+
+
+def _name_value(pattern: str, name: str) -> float:
+    base = name.rsplit("/", 1)[-1].rsplit(":", 1)[-1]
+    if "%" in pattern:
+        for candidate in _windows(pattern, base):
+            try:
+                return dt.datetime.strptime(candidate, pattern).replace(tzinfo=dt.UTC).timestamp()
+            except ValueError:
+                continue
+    else:
+        match = re.search(pattern, base)
+        if match and match.groups():
+            return float(match.group(1))
+    raise CombineError(
+        f"{name}: the pattern {pattern!r} does not match its name; write a date pattern such as oisst.%Y%m%d.nc or a regular "
+        "expression with one group around a number",
+        kind="axis-name-pattern",
+        granule=name,
+    )
+
+
+def _windows(pattern: str, text: str) -> list[str]:
+    """The whole name, and the parts of it that a pattern without the rest of the name could mean."""
+    length = len(dt.datetime(2000, 11, 22, 13, 14, 15, tzinfo=dt.UTC).strftime(pattern))
+    return [text, *(text[i : i + length] for i in range(max(0, len(text) - length) + 1))]
+
+
+def _by_coordinate(
+    members: Mapping[str, ArrayMembers], axis: str, granule_ids: NDArray[np.int32], names: Mapping[int, str]
+) -> NDArray[np.intp]:
+    coordinate = coordinate_of(members, axis)
+    ways = f"say combine: {{along: {{{axis}: {{position: name, pattern: …}}}}}} or position: order"
+    if coordinate is None or len(coordinate) < len(granule_ids):
+        have = set() if coordinate is None else set(coordinate.granule_id.tolist())
+        lacking = next(g for g in granule_ids.tolist() if g not in have)
+        raise CombineError(
+            f"{names[lacking]}: there is no coordinate variable {axis} to place the granule by; {ways}",
+            kind="axis-coordinate-missing",
+            granule=names[lacking],
+        )
+    first = np.empty(len(granule_ids), np.float64)
+    last = np.empty(len(granule_ids), np.float64)
+    for i in range(len(granule_ids)):
+        values = coordinate.values(i)
+        if values is None or values.dtype.kind not in "iuf":
+            raise CombineError(
+                f"{names[int(granule_ids[i])]}: the values of {coordinate.path} are no small numeric array, so the granule "
+                f"cannot be placed by them; {ways}",
+                kind="axis-coordinate-missing",
+                granule=names[int(granule_ids[i])],
+            )
+        if len(values) == 0:
+            first[i] = last[i] = np.inf  # holds nothing: it goes last and takes no place
+            continue
+        _check_inside(values, axis, names[int(granule_ids[i])])
+        first[i], last[i] = float(values[0]), float(values[-1])
+    return _ordered(first, last, axis, granule_ids, names, ways)
+
+
+def _check_inside(values: NDArray[np.generic], axis: str, name: str) -> None:
+    numbers = values.astype(np.float64)
+    if np.isnan(numbers).any():
+        raise CombineError(f"{name}: {axis} holds NaN, which has no place on an axis", kind="axis-nan", granule=name)
+    steps = np.diff(numbers)
+    if len(steps) and not ((steps > 0).all() or (steps < 0).all()):
+        i = int(np.flatnonzero(np.sign(steps) != np.sign(steps[0]))[0]) if steps[0] else 0
+        raise CombineError(
+            f"{name}: {axis} neither rises nor falls throughout (values {numbers[i]:g} then {numbers[i + 1]:g} at {i}); say "
+            f"combine: {{along: {{{axis}: {{position: order}}}}}} to join granules in listed order as they are",
+            kind="axis-unsorted",
+            granule=name,
+        )
+
+
+def _ordered(
+    first: NDArray[np.float64],
+    last: NDArray[np.float64],
+    axis: str,
+    granule_ids: NDArray[np.int32],
+    names: Mapping[int, str],
+    ways: str,
+) -> NDArray[np.intp]:
+    order = np.argsort(first, kind="stable")
+    held = order[np.isfinite(first[order])]
+    falling = bool(np.any(last[held] < first[held]))
+    if falling:
+        order = np.concatenate([held[::-1], order[len(held) :]])
+        held = held[::-1]
+    a, b = held[:-1], held[1:]
+    bad = np.flatnonzero(last[a] <= first[b]) if falling else np.flatnonzero(last[a] >= first[b])
+    if len(bad):
+        i, j = int(a[bad[0]]), int(b[bad[0]])
+        one, two = names[int(granule_ids[i])], names[int(granule_ids[j])]
+        same = first[i] == first[j] and last[i] == last[j]
+        what = (
+            f"both hold {axis} = {first[i]:g}"
+            if same and first[i] == last[i]
+            else (f"overlap along {axis}: {first[i]:g} to {last[i]:g} and {first[j]:g} to {last[j]:g}")
+        )
+        raise CombineError(
+            f"{one} and {two} {what}; which one counts is not for a guess: leave one out of the granules, or {ways}",
+            kind="axis-duplicate" if same else "axis-overlap",
+            granule=one,
+            other=two,
+        )
+    return order
