@@ -15,7 +15,7 @@ from drystone.model.attributes import Attributes
 __all__ = ["ArraySpec", "Dimension", "GroupSpec", "dtype_from_json", "dtype_to_json"]
 
 
-def dtype_to_json(dtype: np.dtype) -> str | list[object]:  # type: ignore[type-arg]
+def dtype_to_json(dtype: np.dtype) -> str | list[object]:
     """A NumPy dtype as JSON: ``"string"``, ``"<f4"``, or a list of fields with offsets for compounds.
 
     Examples
@@ -37,7 +37,7 @@ def dtype_to_json(dtype: np.dtype) -> str | list[object]:  # type: ignore[type-a
     return ["struct", fields, dtype.itemsize]
 
 
-def dtype_from_json(value: object) -> np.dtype:  # type: ignore[type-arg]
+def dtype_from_json(value: object) -> np.dtype:
     """Read back what :func:`dtype_to_json` wrote."""
     if value == "string":
         return np.dtypes.StringDType()
@@ -120,7 +120,7 @@ class ArraySpec:
     dims: tuple[str, ...]
     shape: tuple[int, ...]
     chunk_shape: tuple[int, ...]
-    dtype: np.dtype  # type: ignore[type-arg]
+    dtype: np.dtype
     fill: bytes | None
     codecs: CodecChain
     attributes: Attributes = field(default_factory=Attributes)
@@ -147,7 +147,7 @@ class ArraySpec:
         return self.path.rsplit("/", 1)[0] or "/"
 
     @property
-    def native_dtype(self) -> np.dtype:  # type: ignore[type-arg]
+    def native_dtype(self) -> np.dtype:
         """The dtype of delivered values: native byte order."""
         return self.dtype if self.dtype.kind == "T" else self.dtype.newbyteorder("=")
 

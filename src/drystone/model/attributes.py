@@ -17,7 +17,7 @@ import numpy as np
 
 __all__ = ["Attribute", "Attributes"]
 
-type Json = None | bool | int | float | str | list[Json] | dict[str, Json]
+type Json = bool | int | float | str | list[Json] | dict[str, Json] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Attribute:
         return cls(native.dtype.str, shape, native.tobytes())
 
     @property
-    def value(self) -> Any:  # an attribute's type is data: the one place where Any is the truth
+    def value(self) -> Any:  # noqa: ANN401 - an attribute's type is data: the one place where Any is the truth
         """The value as Python str, bytes, list of str, NumPy scalar or array."""
         if self.dtype == "text":
             return self.text[0] if self.shape is None else list(self.text)
@@ -118,7 +118,7 @@ def _has_surrogate(text: str) -> bool:
     return any("\ud800" <= c <= "\udfff" for c in text)
 
 
-def _plain(value: Any) -> Json:
+def _plain(value: Any) -> Json:  # noqa: ANN401 - as above
     if isinstance(value, list):
         return [_plain(v) for v in value]
     if isinstance(value, complex):

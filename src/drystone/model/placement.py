@@ -118,8 +118,8 @@ class CombinedArray:
     path: str
     dims: tuple[str, ...]
     shape: tuple[int, ...]
-    dtype: np.dtype  # type: ignore[type-arg]
-    stored_dtype: np.dtype  # type: ignore[type-arg]
+    dtype: np.dtype
+    stored_dtype: np.dtype
     fill: bytes | None
     codecs: CodecChain
     attributes: Attributes
@@ -139,7 +139,7 @@ class CombinedArray:
         return self.path.rsplit("/", 1)[0] or "/"
 
     @property
-    def fill_scalar(self) -> np.ndarray:  # type: ignore[type-arg]
+    def fill_scalar(self) -> np.ndarray:
         """0-d array in native order that unwritten cells read as."""
         if self.fill is None or self.stored_dtype.kind == "T":
             return np.zeros((), self.dtype)
@@ -196,7 +196,7 @@ class Combined:
     groups: tuple[GroupSpec, ...]
     arrays: tuple[CombinedArray, ...]
     axis: str | None
-    coordinates: dict[str, np.ndarray] = field(default_factory=dict)  # type: ignore[type-arg]
+    coordinates: dict[str, np.ndarray] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
     def array(self, path: str) -> CombinedArray:

@@ -16,7 +16,7 @@ from drystone.errors import ConfigError, StorageError
 from drystone.storage.stamp import Stamp
 
 if TYPE_CHECKING:
-    from obstore.store import ObjectStore
+    from obstore.store import ClientConfig, ObjectStore
 
 __all__ = ["RemoteStore"]
 
@@ -39,7 +39,7 @@ def _build(url: str, options: Mapping[str, str | bool]) -> ObjectStore:
                 variable=name,
             )
     plain_http = str(endpoint or url).startswith("http://")
-    client: dict[str, object] = {"allow_http": True} if plain_http else {}
+    client: ClientConfig = {"allow_http": True} if plain_http else {}
     if url.startswith(("http://", "https://")):
         return stores.HTTPStore.from_url(url, client_options=client)
     config: dict[str, object] = {}
@@ -50,7 +50,14 @@ def _build(url: str, options: Mapping[str, str | bool]) -> ObjectStore:
         config["region"] = str(options["region"])
     if options.get("anonymous"):
         config["skip_signature"] = True
-    return stores.from_url(url, client_options=client, **config)  # type: ignore[arg-type, call-overload, no-any-return]
+    return stores.from_url(url, client_options=client, **config)  # type: ignore[call-overload, no-any-return]
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    """What obstore raises: its own tree, and Python's OSError tree for files that are not there or not allowed."""
+    from obstore.exceptions import BaseError
+
+    return (BaseError, OSError)
 
 
 class RemoteStore:
@@ -101,7 +108,7 @@ class RemoteStore:
 
         try:
             return bytes(obstore.get(self._store, key).bytes())
-        except Exception as error:
+        except _errors() as error:
             self._fail(error, "read", key)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
@@ -114,7 +121,7 @@ class RemoteStore:
 
         try:
             got = [bytes(b) for b in obstore.get_ranges(self._store, key, starts=list(starts), lengths=list(lengths))]
-        except Exception as error:
+        except _errors() as error:
             self._fail(error, "read", key)
         for start, length, data in zip(starts, lengths, got, strict=True):
             if len(data) != length:
@@ -135,7 +142,7 @@ class RemoteStore:
         body = data if isinstance(data, bytes | bytearray | memoryview) else b"".join(data)
         try:
             obstore.put(self._store, key, bytes(body))
-        except Exception as error:
+        except _errors() as error:
             self._fail(error, "write", key)
 
     def create(self, key: str, data: bytes) -> bool:
@@ -147,7 +154,7 @@ class RemoteStore:
             obstore.put(self._store, key, data, mode="create")
         except AlreadyExistsError:
             return False
-        except Exception as error:
+        except _errors() as error:
             # the answer may be lost though the object was written: what lies there decides
             if self.exists(key) and self.get(key) == data:
                 return True
@@ -160,7 +167,7 @@ class RemoteStore:
 
         try:
             meta = obstore.head(self._store, key)
-        except Exception as error:
+        except _errors() as error:
             self._fail(error, "look at", key)
         return _stamp(meta["size"], meta["last_modified"], meta.get("e_tag"))
 
@@ -178,13 +185,13 @@ class RemoteStore:
         """Objects whose keys start with ``prefix``, in key order within the server's pages."""
         import obstore
 
-        folder, _, start = prefix.rpartition("/")
+        folder, _, _ = prefix.rpartition("/")
         try:
             for page in obstore.list(self._store, folder or None):
                 for meta in page:
                     if meta["path"].startswith(prefix):
                         yield meta["path"], _stamp(meta["size"], meta["last_modified"], meta.get("e_tag"))
-        except Exception as error:
+        except _errors() as error:
             self._fail(error, "list", prefix)
 
     def delete(self, key: str) -> None:
@@ -195,7 +202,7 @@ class RemoteStore:
             obstore.delete(self._store, key)
         except FileNotFoundError:
             return
-        except Exception as error:
+        except _errors() as error:
             self._fail(error, "delete", key)
 
 
