@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ from drystone.model.array import ArraySpec, GroupSpec
 from drystone.plan.members import ArrayMembers
 from drystone.table.table import ReferenceTable
 
-__all__ = ["first_groups", "members_of"]
+__all__ = ["members_of", "merged_groups"]
 
 _COLUMNS = ["granule_id", "path", "structure", "attributes", "coordinate"]
 
@@ -76,9 +76,37 @@ def _decode(raw: str | bytes, spec: ArraySpec) -> NDArray[np.generic]:
     return np.frombuffer(raw, spec.native_dtype).reshape(spec.shape)  # type: ignore[arg-type]
 
 
-def first_groups(table: ReferenceTable, granule_id: int) -> Iterator[GroupSpec]:
-    """Groups of one granule."""
-    rows = table.granules()
-    row = rows.filter(pc.equal(rows.column("granule_id"), granule_id)).to_pylist()[0]
-    for text in json.loads(row["groups"]):
-        yield GroupSpec.from_json(text)
+def merged_groups(texts: Iterable[str]) -> tuple[list[GroupSpec], list[str]]:
+    """Groups of all granules, with the attributes that they share.
+
+    Parameters
+    ----------
+    texts
+        The ``groups`` column of the granules.
+
+    Returns
+    -------
+    tuple
+        Groups by path, and notes that name the attributes left out because they differ.
+
+    Examples
+    --------
+    >>> merged_groups([])
+    ([], [])
+    """
+    merged: dict[str, GroupSpec] = {}
+    dropped: dict[str, set[str]] = {}
+    for text in dict.fromkeys(texts):
+        for item in json.loads(text):
+            group = GroupSpec.from_json(item)
+            known = merged.setdefault(group.path, group)
+            if known.attributes == group.attributes:
+                continue
+            differ = {k for k in known.attributes if group.attributes.get(k) != known.attributes[k]}
+            dropped.setdefault(group.path, set()).update(differ, (k for k in group.attributes if k not in known.attributes))
+            merged[group.path] = GroupSpec(known.path, known.attributes.without(*differ), known.dimensions)
+    notes = [
+        f"{p}: attributes that differ between granules were left out: {', '.join(sorted(n))}"
+        for p, n in sorted(dropped.items())
+    ]
+    return list(merged.values()), notes

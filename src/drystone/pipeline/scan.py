@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -20,9 +20,9 @@ from drystone.model.chunk_rows import ScanResult
 from drystone.model.granule import Listed
 from drystone.model.progress import Progress, Silent
 from drystone.pipeline.archive import Archive
+from drystone.pipeline.granules import GranuleRow, granule_rows
 from drystone.protocols import Lister, Scanner, ScanOptions, Source
 from drystone.storage.address import Places
-from drystone.storage.stamp import Stamp
 from drystone.table.table import ReferenceTable
 from drystone.table.write import WrittenBatch, write_batch
 
@@ -166,20 +166,10 @@ def scan_batch(job: _Job) -> _Outcome:
     return _Outcome(batch, len(scans), sum(s.n_rows for _, _, s in scans), tuple(failed), refused)
 
 
-def _is_new(known: dict[str, tuple[int, Stamp, str]], listed: Listed) -> bool:
-    entry = known.get(listed.address)
-    # a granule that was set aside is tried again when it changes, and in every scan that asks for it by being listed
-    return entry is None or entry[2] != "scanned" or entry[1].differs(listed.stamp) is not None
-
-
-def known_granules(table: ReferenceTable) -> dict[str, tuple[int, Stamp, str]]:
-    """Address to id, stamp and status, of every granule that the table knows."""
-    columns = ["address", "granule_id", "size", "mtime_ns", "etag", "status"]
-    rows = table.granules().select(columns).to_pydict()
-    return {
-        a: (g, Stamp(s, m, e), status)
-        for a, g, s, m, e, status in zip(*(rows[c] for c in columns), strict=True)
-    }  # fmt: skip
+def _is_new(known: Mapping[str, GranuleRow], listed: Listed) -> bool:
+    row = known.get(listed.address)
+    # a granule that was set aside is tried again in each scan that lists it
+    return row is None or row.status != "scanned" or row.granule.stamp.differs(listed.stamp) is not None
 
 
 def _jobs(archive: Archive, table: ReferenceTable, todo: Sequence[Listed], ids: dict[str, int]) -> Iterator[_Job]:
@@ -229,12 +219,12 @@ def scan_archive(archive: Archive, *, progress: Progress | None = None, dry_run:
     if dry_run and not archive.has_table():
         return ScanReport(len(listed), 0, 0, 0, dry_run=True, to_scan=tuple(g.address for g in listed))
     table = archive.table(create=not dry_run)
-    known = known_granules(table)
+    known = granule_rows(table)
     todo = [g for g in listed if _is_new(known, g)]
     unchanged = len(listed) - len(todo)
     if dry_run:
         return ScanReport(len(listed), unchanged, 0, 0, dry_run=True, to_scan=tuple(g.address for g in todo))
-    tally = _scan_all(archive, table, todo, {a: k[0] for a, k in known.items()}, progress)
+    tally = _scan_all(archive, table, todo, {a: r.granule.granule_id for a, r in known.items()}, progress)
     failures = tuple(f for _, _, f in tally.failed)
     report = ScanReport(len(listed), unchanged, tally.scanned, tally.rows, failures, tuple(tally.refused))
     _enforce(archive, report)

@@ -1,0 +1,84 @@
+"""The whole as the table knows it: granules that are listed and scanned, combined and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from drystone.errors import CombineError
+from drystone.fetch.fetcher import Fetcher
+from drystone.model.granule import Granule, Listed
+from drystone.model.placement import Combined
+from drystone.pipeline.archive import Archive
+from drystone.pipeline.granules import granule_rows
+from drystone.pipeline.members import members_of, merged_groups
+from drystone.pipeline.statics import DigestCache, check_statics
+from drystone.plan.combine import combine
+from drystone.table.table import ReferenceTable
+
+__all__ = ["Whole", "fetcher_for", "whole_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The combined archive, with the table it comes from and the granules in it."""
+
+    combined: Combined
+    table: ReferenceTable
+    granules: dict[int, Granule]
+    set_aside: tuple[str, ...]
+
+    @property
+    def names(self) -> dict[int, str]:
+        """Granule id to address."""
+        return {g: granule.address for g, granule in self.granules.items()}
+
+
+def fetcher_for(archive: Archive, table: ReferenceTable, threads: int = 4) -> Fetcher:
+    """A fetcher over the archive's table."""
+    return Fetcher(archive.places, table, threads=threads, bytes_in_flight=256 << 20)
+
+
+def whole_of(archive: Archive, listed: Sequence[Listed] | None) -> Whole:
+    """Combine what the table holds.
+
+    Parameters
+    ----------
+    archive
+        The config resolved.
+    listed
+        Granules now in the archive; None: every granule that the table knows.
+
+    Raises
+    ------
+    CombineError
+        Nothing was scanned, or granules do not fit together.
+    """
+    if not archive.has_table():
+        raise CombineError(
+            f"{archive.config.name}: nothing is scanned yet; run `drystone scan` first (table: {archive.store.url}/{archive.key('table')})",
+            kind="not-scanned",
+        )
+    table = archive.table()
+    rows = granule_rows(table)
+    addresses = list(rows) if listed is None else [g.address for g in listed]
+    unscanned = [a for a in addresses if a not in rows]
+    if unscanned:
+        raise CombineError(
+            f"{len(unscanned)} of {len(addresses)} granules are not in the table (first: {unscanned[0]}); run `drystone scan`",
+            kind="not-scanned",
+        )
+    good = {a: rows[a] for a in addresses if rows[a].status == "scanned"}
+    if not good:
+        raise CombineError(f"{archive.config.name}: every granule was set aside; see `drystone status`", kind="no-granules")
+    granules = {r.granule.granule_id: r.granule for r in good.values()}
+    names = {g: granule.address for g, granule in granules.items()}
+    members = members_of(table, np.array(sorted(names), np.int32))
+    groups, notes = merged_groups(r.groups for r in good.values())
+    combined = combine(members, groups, names, archive.config.combine)
+    combined = replace(combined, warnings=(*combined.warnings, *notes))
+    cache = DigestCache(archive.store, archive.key("statics.json"))
+    check_statics(combined, members, fetcher_for(archive, table), names, cache)
+    return Whole(combined, table, granules, tuple(a for a in addresses if rows[a].status != "scanned"))
