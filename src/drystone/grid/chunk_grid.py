@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from drystone.grid.dimension import DimensionGrid, RectilinearDimension, RegularDimension
 
 __all__ = ["ChunkGrid"]
@@ -60,6 +63,10 @@ class ChunkGrid:
         """Elements of a chunk that exist, per axis."""
         return tuple(d.data_size(c) for d, c in zip(self.dimensions, coords, strict=True))
 
+    def edges(self) -> tuple[NDArray[np.int64], ...]:
+        """Per axis, int64 (n_chunks + 1,): first element of each chunk, then the extent."""
+        return tuple(d.edges() for d in self.dimensions)
+
     def encoded_shape(self, coords: tuple[int, ...]) -> tuple[int, ...]:
         """Elements that a chunk's stored bytes decode to, per axis."""
         return tuple(d.encoded_size(c) for d, c in zip(self.dimensions, coords, strict=True))
@@ -68,10 +75,10 @@ class ChunkGrid:
         """Exact JSON: ``[extent, size]`` for a regular axis, ``{"sizes": …, "encoded": …}`` for a rectilinear one."""
         out: list[object] = []
         for d in self.dimensions:
-            if isinstance(d, RegularDimension):
-                out.append([d.extent, d.size])
-            else:
+            if isinstance(d, RectilinearDimension):
                 out.append({"sizes": list(d.sizes), "encoded": None if d.encoded is None else list(d.encoded)})
+            else:
+                out.append([d.extent, d.size])
         return out
 
     @classmethod
@@ -82,7 +89,8 @@ class ChunkGrid:
             if isinstance(item, dict):
                 encoded = item["encoded"]
                 dims.append(RectilinearDimension(tuple(item["sizes"]), None if encoded is None else tuple(encoded)))
+            elif isinstance(item, list | tuple) and len(item) == 2:
+                dims.append(RegularDimension(int(item[0]), int(item[1])))
             else:
-                extent, size = item  # type: ignore[misc]
-                dims.append(RegularDimension(extent, size))
+                raise ValueError(f"an axis of a chunk grid is [extent, size] or an object with sizes, not {item!r}")
         return cls(tuple(dims))
