@@ -35,7 +35,7 @@ for name in python3.13 python3.12 python3.14 python3 python; do
     try "$name" || true
 done
 
-for root in "${PYENV_ROOT:-}" "$(pyenv root 2>/dev/null || true)" "${HOME:-/root}/.pyenv"; do
+for root in "${PYENV_ROOT:-}" "$(pyenv root 2>/dev/null || true)" "${HOME:-}/.pyenv"; do
     [ -n "$root" ] && [ -d "$root/versions" ] || continue
     for version in $versions; do
         for bin in "$root/versions/$version".*/bin/python; do
