@@ -43,7 +43,7 @@ class Codec:
     params: tuple[tuple[str, Param], ...] = ()
 
     @classmethod
-    def of(cls, name: str, **params: Param) -> Codec:
+    def of(cls, name: str, /, **params: Param) -> Codec:
         """Build from keywords."""
         return cls(name, tuple(sorted(params.items())))
 
