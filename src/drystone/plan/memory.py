@@ -1,0 +1,124 @@
+"""What a rechunk task takes in memory, as an upper bound.
+
+A task holds the raw region (the *slab*) all the time. Beside it come, one after the other, the reading phase (encoded
+bytes in flight; for each thread a decoded source chunk and the copy its filters make) and the writing phase (for each
+thread one raw inner chunk; encoded write cells: one being built, one being put, on object stores one more joined for the
+request). Encoded sizes are bounded by raw sizes, because data need not compress::
+
+    peak = slab + max(in flight + threads * 2 * source chunk,
+                      cells * bound(cell) + threads * (chunk + bound(chunk)))
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from drystone.grid.dimension import RegularDimension
+from drystone.model.placement import CombinedArray
+from drystone.plan.layout import TargetLayout
+
+__all__ = ["BASELINE", "MemoryModel", "task_memory"]
+
+# a worker's process with its libraries loaded and idle: measured 190 to 230 MB with pyarrow, deltalake and distributed
+BASELINE = 256_000_000
+# share of a worker's limit that tasks may plan with: allocators keep some freed pages
+_USABLE = 0.85
+_ROW_BYTES = 256  # a chunk reference on its way from the table to a read, all columns and objects of it
+
+
+def task_memory(limit: int) -> int:
+    """Bytes that one task may plan with, in a worker that may take ``limit`` bytes in all; at least 1 MB.
+
+    Examples
+    --------
+    >>> task_memory(4_000_000_000)
+    3144000000
+    """
+    return max(1_000_000, int(limit * _USABLE) - BASELINE)
+
+
+def encoded_bound(nbytes: int) -> int:
+    """Most bytes that any of the target codecs makes of ``nbytes``."""
+    return nbytes + nbytes // 128 + 1024
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryModel:
+    """The bound, for one array.
+
+    Parameters
+    ----------
+    itemsize
+        Bytes of an element.
+    source_chunk
+        Decoded bytes of the largest source chunk, padding included.
+    source_cells
+        Elements of an average source chunk.
+    chunk, cell
+        Raw bytes of an inner chunk and of a write cell.
+    index
+        Bytes of a shard's index; 0 where unsharded.
+    threads
+        Threads of a task.
+    in_flight
+        Encoded bytes that may be on their way in.
+    joined
+        True for object stores, where a cell's parts are joined for the request.
+
+    Examples
+    --------
+    >>> MemoryModel(2, 2_000_000, 1_000_000, 1_000_000, 8_000_000, 132, 2, 16_000_000, False).peak(40_000_000) // 10**6
+    104
+    """
+
+    itemsize: int
+    source_chunk: int
+    source_cells: int
+    chunk: int
+    cell: int
+    index: int
+    threads: int
+    in_flight: int
+    joined: bool
+
+    @classmethod
+    def of(
+        cls, array: CombinedArray, layout: TargetLayout, *, threads: int, in_flight: int, joined: bool = False
+    ) -> MemoryModel:
+        """The model of one array and its layout."""
+        n = max(array.grid.n_chunks, 1)
+        index = 0 if layout.shard is None else 16 * math.prod(layout.inner_grid) + 4
+        return cls(
+            array.dtype.itemsize,
+            _largest_source_chunk(array) * array.dtype.itemsize,
+            max(1, math.prod(array.shape) // n),
+            layout.chunk_bytes,
+            layout.cell_bytes,
+            index,
+            threads,
+            in_flight,
+            joined,
+        )
+
+    def peak(self, cells: int) -> int:
+        """Bytes at most, above the idle process, for a region of ``cells`` elements."""
+        slab = cells * self.itemsize
+        rows = _ROW_BYTES * (cells // self.source_cells + 1)
+        reading = max(self.in_flight, self.source_chunk) + self.threads * 2 * self.source_chunk
+        copies = 3 if self.joined else 2
+        # a region at the array's end may be smaller than its padded cell, but is encoded whole
+        writing = copies * (encoded_bound(self.cell) + self.index) + self.threads * (self.chunk + 2 * encoded_bound(self.chunk))
+        return slab + rows + max(reading, writing)
+
+
+def _largest_source_chunk(array: CombinedArray) -> int:
+    """Elements that the largest source chunk decodes to."""
+    largest = 1
+    for dim in array.grid.dimensions:
+        if isinstance(dim, RegularDimension):
+            largest *= dim.size
+        else:
+            largest *= max(dim.encoded or dim.sizes, default=1)
+    # the pieces of unaligned granules are smaller than the chunks they are cut from
+    return max(largest, *(math.prod(v.chunk_shape) for v in array.variants), 1)
