@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 import numpy as np
-from isal import isal_zlib
+from isal import igzip_lib, isal_zlib
 from numcodecs import blosc, zstd
 from numpy.typing import NDArray
 
@@ -31,7 +31,7 @@ _DEFLATE_RATIO = 1032
 _ZLIB_BITS = 15
 _GZIP_BITS = 31
 _UNKNOWN = (1 << 64) - 1
-_STREAM_ERRORS: tuple[type[Exception], ...] = (OSError, ValueError, EOFError, zlib.error, isal_zlib.error)
+_STREAM_ERRORS = (OSError, ValueError, EOFError, zlib.error, cast("type[Exception]", igzip_lib.IsalError))
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 # window bits to libdeflate's function; empty where there is no wheel of it for the platform
