@@ -39,6 +39,7 @@ __all__ = [
     "GranuleMissing",
     "IncompleteRun",
     "LeaseError",
+    "LeftOut",
     "MissingExtra",
     "PlanError",
     "ScanError",
@@ -200,3 +201,7 @@ class MissingExtra(DrystoneError):
             library=library,
             extra=extra,
         )
+
+
+class LeftOut(UserWarning):
+    """A warning: a thing in a granule has no exact reference and is not in the result; the message names it and why."""

@@ -1,0 +1,167 @@
+"""``drystone.open``: sources to a lazy Dataset, through references and our planner alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from drystone.errors import ConfigError, LeftOut, ScanError, StorageError, UnsupportedError
+from drystone.fetch.fetcher import Fetcher
+from drystone.fetch.memory_rows import MemoryRows
+from drystone.model.chunk_rows import ScanResult
+from drystone.model.granule import Granule
+from drystone.model.options import ArchiveConfig, AxisOptions, CombineOptions
+from drystone.model.placement import Combined
+from drystone.pipeline.archive import Archive
+from drystone.pipeline.combined import fetcher_for, whole_of
+from drystone.pipeline.members import merged_groups
+from drystone.pipeline.scan import scan_source
+from drystone.pipeline.sources import Sources, expand, locate
+from drystone.pipeline.statics import DigestCache, check_statics
+from drystone.plan.combine import combine
+from drystone.plan.members import from_scans
+from drystone.read.dataset import dataset
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["open_dataset"]
+
+_THREADS = 4
+_IN_FLIGHT = 256 << 20
+
+
+def open_dataset(
+    sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | ArchiveConfig,
+    *,
+    along: str | AxisOptions | None = None,
+    position: str = "coordinate",
+    pattern: str | None = None,
+    variables: Sequence[str] | None = None,
+    decode: bool = False,
+    format: str = "auto",
+    places: Mapping[str, str] | None = None,
+) -> xarray.Dataset | xarray.DataTree:
+    """Open granules, a table or a config as one lazy Dataset.
+
+    Parameters
+    ----------
+    sources
+        Paths, globs or URLs of granules; or the folder of a table; or a config (a ``.yaml`` path, or as loaded).
+    along
+        Dimension to join granules along; None finds it where it is plain.
+    position
+        ``coordinate``, ``name`` (with ``pattern``) or ``order``.
+    variables
+        Names or paths; None for all.
+    decode
+        Apply CF decoding as xarray does; otherwise values are as stored, in native byte order.
+    format
+        A scanner's name, or ``auto``.
+    places
+        For a table: place name to URL, where the archive has moved.
+
+    Returns
+    -------
+    xarray.Dataset or xarray.DataTree
+        A DataTree where granules have groups.
+
+    Raises
+    ------
+    ScanError
+        A granule does not parse; it is named.
+    CombineError
+        Granules differ in what would change values; both are named.
+    UnsupportedError
+        A wanted variable has no exact reference; the reason is named.
+
+    Examples
+    --------
+    >>> import h5py, numpy as np, tempfile, os
+    >>> folder = tempfile.mkdtemp()
+    >>> with h5py.File(os.path.join(folder, "a.h5"), "w") as f:
+    ...     f["v"] = np.arange(6).reshape(2, 3)
+    >>> import drystone
+    >>> drystone.open(os.path.join(folder, "a.h5"))["v"].values[1]
+    array([3, 4, 5])
+    """
+    axis = AxisOptions(along, position, pattern) if isinstance(along, str) else along  # type: ignore[arg-type]
+    options = CombineOptions(axis, None if variables is None else tuple(variables))
+    if isinstance(sources, ArchiveConfig):
+        return _from_config(sources, options, decode)
+    if isinstance(sources, str | os.PathLike):
+        text = os.fspath(sources)
+        if text.endswith((".yaml", ".yml")):
+            from drystone.config.load import load_config
+
+            return _from_config(load_config(text), options, decode)
+        if os.path.isdir(os.path.join(text, "granules", "_delta_log")):
+            return _from_table(text, options, places or {}, decode)
+    combined, fetcher = open_sources(locate(expand(sources)), options, format)
+    return dataset(combined, fetcher, decode=decode)
+
+
+def _from_config(config: ArchiveConfig, options: CombineOptions, decode: bool) -> xarray.Dataset | xarray.DataTree:
+    kept = CombineOptions(options.along or config.combine.along, options.variables or config.combine.variables)
+    archive = Archive.of(replace(config, combine=kept))
+    whole = whole_of(archive, None)
+    return dataset(whole.combined, fetcher_for(archive, whole.table), decode=decode)
+
+
+def _from_table(
+    folder: str, options: CombineOptions, places: Mapping[str, str], decode: bool
+) -> xarray.Dataset | xarray.DataTree:
+    """A table alone: its places were noted beside it by the scan, and may be overridden here."""
+    root = os.path.abspath(folder.rstrip("/"))
+    work, name = os.path.split(os.path.dirname(root))
+    noted = os.path.join(os.path.dirname(root), "places.json")
+    try:
+        with open(noted, encoding="utf-8") as f:
+            known = {str(k): (str(v["url"]), dict(v["options"])) for k, v in json.load(f).items()}
+    except FileNotFoundError:
+        known = {}
+    known.update({k: (v, known.get(k, ("", {}))[1]) for k, v in places.items()})
+    known["work"] = (work, {})
+    if os.path.basename(root) != "table":
+        raise ConfigError(f"{folder} is not the table/ folder of an archive; pass the config, or <work>/<name>/table")
+    config = ArchiveConfig(name, known, os.getcwd(), (), (), work="work:", combine=options)
+    return _from_config(config, options, decode)
+
+
+def open_sources(sources: Sources, options: CombineOptions, format: str = "auto") -> tuple[Combined, Fetcher]:
+    """Scan granules in memory and combine them."""
+    scans: dict[int, ScanResult] = {}
+    granules: dict[int, Granule] = {}
+    for granule_id, listed in enumerate(sources.listed):
+        try:
+            scan = scan_source(sources.places, listed, format)
+        except StorageError as error:
+            raise ScanError(error.message, kind=error.kind, granule=listed.address) from error
+        scans[granule_id] = scan
+        granules[granule_id] = Granule(granule_id, listed.address, listed.stamp, scan.format, 1, scan.n_rows, scan.digest())
+    _say_what_is_left_out(scans, granules, options)
+    names = {g: granule.address for g, granule in granules.items()}
+    members = from_scans(scans)
+    groups, notes = merged_groups(json.dumps([g.to_json() for g in s.groups]) for s in scans.values())
+    combined = combine(members, groups, names, options)
+    combined = replace(combined, warnings=(*combined.warnings, *notes))
+    fetcher = Fetcher(sources.places, MemoryRows(granules, scans), threads=_THREADS, bytes_in_flight=_IN_FLIGHT)
+    check_statics(combined, members, fetcher, names, DigestCache(None, ""))
+    return combined, fetcher
+
+
+def _say_what_is_left_out(scans: Mapping[int, ScanResult], granules: Mapping[int, Granule], options: CombineOptions) -> None:
+    """Name every array that has no exact reference; a wanted one is an error."""
+    for granule_id, scan in scans.items():
+        for r in scan.refusals:
+            address = granules[granule_id].address
+            text = f"{address}: {r.path} is left out: {r.reason}"
+            if options.variables is not None and {r.path, r.path.lstrip("/"), r.path.rsplit("/", 1)[-1]} & set(
+                options.variables
+            ):
+                raise UnsupportedError(text, kind=r.kind, granule=address, variable=r.path)
+            warnings.warn(text, LeftOut, stacklevel=4)

@@ -1,0 +1,129 @@
+"""A plan as JSON and as text with a small picture: what moves, what it costs, what reads cost before and after."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drystone.model.placement import CombinedArray
+from drystone.plan.costs import ReadCost
+
+if TYPE_CHECKING:
+    from drystone.pipeline.planning import ArrayPlan, OutputPlan, RunPlan
+
+__all__ = ["plan_json", "plan_lines", "size"]
+
+
+def size(n: float) -> str:
+    """Bytes for people, decimal units.
+
+    Examples
+    --------
+    >>> size(999), size(123456), size(2.5e9)
+    ('999 B', '123 kB', '2.5 GB')
+    """
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if abs(n) < 1000 or unit == "TB":
+            return f"{n:.0f} {unit}" if unit == "B" or n >= 100 else f"{n:.3g} {unit}"
+        n /= 1000
+    raise AssertionError
+
+
+def plan_json(plan: RunPlan) -> dict[str, object]:
+    """The plan as JSON."""
+    c = plan.whole.combined
+    return {
+        "granules": len(plan.whole.granules),
+        "set_aside": list(plan.whole.set_aside),
+        "axis": c.axis,
+        "warnings": list(c.warnings),
+        "outputs": [_output_json(o) for o in plan.outputs],
+    }
+
+
+def _output_json(o: OutputPlan) -> dict[str, object]:
+    return {
+        "at": o.output.at,
+        "form": o.output.form,
+        "kind": o.output.kind,
+        "tasks": sum(a.tasks.n_tasks for a in o.arrays if a.tasks is not None),
+        "arrays": [_array_json(a) for a in o.arrays],
+    }
+
+
+def _array_json(a: ArrayPlan) -> dict[str, object]:
+    return {
+        "path": a.path,
+        "mode": a.mode,
+        "reason": a.reason,
+        "shape": list(a.shape),
+        "dtype": a.dtype,
+        "source_chunks": a.source_chunks,
+        "encoded_bytes": a.encoded_bytes,
+        "raw_bytes": a.raw_bytes,
+        "chunk": None if a.layout is None else list(a.layout.chunk),
+        "shard": None if a.layout is None or a.layout.shard is None else list(a.layout.shard),
+        "tasks": 0 if a.tasks is None else a.tasks.n_tasks,
+        "objects": 0 if a.tasks is None else a.tasks.n_cells,
+        "amplification": 1.0 if a.tasks is None else a.tasks.amplification,
+        "task_memory": 0 if a.tasks is None else a.tasks.memory,
+        "reads": [{"name": b.name, "source": _cost_json(b), "target": _cost_json(t)} for b, t in a.reads],
+    }
+
+
+def _cost_json(c: ReadCost) -> dict[str, float]:
+    return {
+        "chunks": c.chunks,
+        "requests": c.requests,
+        "fetched": c.fetched,
+        "decoded": c.decoded,
+        "wanted": c.wanted,
+        "amplification": c.amplification,
+    }
+
+
+def plan_lines(plan: RunPlan) -> list[str]:
+    """The plan as text."""
+    c = plan.whole.combined
+    along = f", joined along {c.axis}" if c.axis else ""
+    out = [f"{len(plan.whole.granules)} granules{along}, {len(c.arrays)} arrays"]
+    out += [f"  set aside: {a}" for a in plan.whole.set_aside]
+    out += [f"  note: {w}" for w in c.warnings]
+    for o in plan.outputs:
+        out += ["", f"{o.output.kind} {o.output.form} at {o.output.at}"]
+        for a in o.arrays:
+            out += _array_lines(a, c.array(a.path))
+    return out
+
+
+def _array_lines(a: ArrayPlan, array: CombinedArray) -> list[str]:
+    dims = " × ".join(f"{d} {n}" for d, n in zip(array.dims, a.shape, strict=True)) or "scalar"
+    head = f"  {a.path}  ({dims}) {a.dtype}"
+    if a.mode == "refused":
+        return [head, f"    refused: {a.reason}"]
+    if a.mode == "virtual":
+        return [head, f"    virtual: {a.source_chunks:,} references to {size(a.encoded_bytes)}, no bytes move"]
+    if a.mode == "driver" or a.layout is None or a.tasks is None:
+        return [head, "    written whole by the driver"]
+    t = a.tasks
+    shard = f" in shards of {a.layout.shard}" if a.layout.shard else ""
+    lines = [
+        head,
+        f"    rechunk: {a.source_chunks:,} source chunks to chunks of {a.layout.chunk}{shard}",
+        f"    {t.n_tasks:,} tasks of {t.region}, at most {t.n_cells:,} objects, {size(t.memory)} a task",
+        f"    reads {size(a.encoded_bytes * t.amplification)} (each source chunk {t.amplification:.3g} times), decodes "
+        f"{size(a.raw_bytes * t.amplification)}, no temporary copy",
+    ]
+    if a.reads:
+        lines.append(f"    {'read':<18}{'chunks':>18}{'requests':>18}{'decoded':>24}{'per wanted byte':>20}")
+    for before, after in a.reads:
+        lines.append(
+            f"    {before.name:<18}{_pair(f'{before.chunks:,.3g}', f'{after.chunks:,.3g}'):>18}"
+            f"{_pair(f'{before.requests:,.3g}', f'{after.requests:,.3g}'):>18}"
+            f"{_pair(size(before.decoded), size(after.decoded)):>24}"
+            f"{_pair(f'{before.amplification:,.3g}', f'{after.amplification:,.3g}'):>20}"
+        )
+    return lines
+
+
+def _pair(before: str, after: str) -> str:
+    return f"{before} → {after}"

@@ -1,0 +1,217 @@
+"""Plan: what a run would do, per output and array, before anything is written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import cast
+
+from drystone import registry
+from drystone.errors import UnsupportedError
+from drystone.model.options import ArchiveConfig, ExecutionOptions, OutputOptions
+from drystone.model.placement import Combined, CombinedArray
+from drystone.model.progress import Progress, Silent
+from drystone.pipeline.archive import Archive
+from drystone.pipeline.combined import Whole, whole_of
+from drystone.pipeline.scan import list_granules
+from drystone.pipeline.verifying import arrays_of
+from drystone.plan.costs import ReadCost, read_costs
+from drystone.plan.layout import TargetLayout, target_layout, whole_layout
+from drystone.plan.memory import task_memory
+from drystone.plan.shards import TaskPlan, plan_tasks
+from drystone.protocols import Emitter
+from drystone.table.table import ReferenceTable
+
+__all__ = ["ArrayPlan", "OutputPlan", "RunPlan", "plan_archive", "plan_output", "worker_memory", "worker_threads"]
+
+DRIVER_BYTES = 1 << 20  # arrays up to this size are written whole by the driver
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayPlan:
+    """One array of one output.
+
+    ``mode``: ``virtual`` (references), ``driver`` (small: written whole by the driver), ``rechunk``, or ``refused``.
+    """
+
+    path: str
+    mode: str
+    reason: str
+    shape: tuple[int, ...]
+    dtype: str
+    source_chunks: int
+    encoded_bytes: int
+    layout: TargetLayout | None = None
+    tasks: TaskPlan | None = None
+    reads: tuple[tuple[ReadCost, ReadCost], ...] = ()
+
+    @property
+    def raw_bytes(self) -> int:
+        """Decoded size."""
+        return 0 if self.layout is None else _product(self.shape) * self.layout.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPlan:
+    """One output."""
+
+    index: int
+    output: OutputOptions
+    arrays: tuple[ArrayPlan, ...]
+
+    @property
+    def published(self) -> tuple[str, ...]:
+        """Paths that it will hold."""
+        return tuple(a.path for a in self.arrays if a.mode != "refused")
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Path to reason."""
+        return {a.path: a.reason for a in self.arrays if a.mode == "refused"}
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """What ``run`` would do."""
+
+    whole: Whole
+    outputs: tuple[OutputPlan, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """For ``--json``."""
+        from drystone.pipeline.plan_text import plan_json
+
+        return plan_json(self)
+
+    def lines(self) -> list[str]:
+        """For people."""
+        from drystone.pipeline.plan_text import plan_lines
+
+        return plan_lines(self)
+
+
+def _product(shape: tuple[int, ...]) -> int:
+    n = 1
+    for s in shape:
+        n *= s
+    return n
+
+
+def worker_memory(options: ExecutionOptions) -> int:
+    """Bytes that one worker may take."""
+    if options.memory_per_worker is not None:
+        return options.memory_per_worker
+    host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return int(host * 0.6) // (options.workers or os.cpu_count() or 1)
+
+
+def worker_threads(options: ExecutionOptions) -> int:
+    """Threads inside one task."""
+    if options.threads_per_worker is not None:
+        return options.threads_per_worker
+    return max(1, (os.cpu_count() or 1) // (options.workers or 1))
+
+
+def plan_archive(archive: Archive, *, progress: Progress | None = None) -> RunPlan:
+    """Plan every output of a config; reads the table, writes nothing."""
+    progress = progress or Silent()
+    progress.start("plan", len(archive.config.outputs), "outputs")
+    whole = whole_of(archive, list_granules(archive) if archive.config.granules else None)
+    outputs = []
+    for index, output in enumerate(archive.config.outputs):
+        outputs.append(plan_output(archive.config, whole, index, output))
+        progress.advance("plan")
+    progress.finish("plan")
+    return RunPlan(whole, tuple(outputs))
+
+
+def plan_output(config: ArchiveConfig, whole: Whole, index: int, output: OutputOptions) -> OutputPlan:
+    """Plan one output.
+
+    Raises
+    ------
+    UnsupportedError
+        An array that the output names, or every array but coordinates, has no exact form in it.
+    PlanError
+        Impossible within the memory given.
+    """
+    combined = whole.combined
+    wanted = arrays_of(combined, output)
+    if output.kind == "virtual":
+        plans = _virtual(whole, wanted, output)
+    else:
+        plans = [_stored(config, whole, combined.array(p), output) for p in wanted]
+    plan = OutputPlan(index, output, tuple(plans))
+    _enforce(plan, combined)
+    return plan
+
+
+def _virtual(whole: Whole, wanted: tuple[str, ...], output: OutputOptions) -> list[ArrayPlan]:
+    emitter = cast(Emitter, registry.load("emitters", output.form))
+    problems = emitter.problems(whole.combined)
+    plans = []
+    for path in wanted:
+        array = whole.combined.array(path)
+        reason = problems.get(path, "")
+        mode = "refused" if reason else ("driver" if path in whole.combined.coordinates else "virtual")
+        plans.append(_array_plan(whole.table, array, mode, reason))
+    return plans
+
+
+def _array_plan(table: ReferenceTable, array: CombinedArray, mode: str, reason: str) -> ArrayPlan:
+    encoded = _encoded_bytes(table, array)
+    return ArrayPlan(array.path, mode, reason, array.shape, str(array.dtype), array.grid.n_chunks, encoded)
+
+
+def _encoded_bytes(table: ReferenceTable, array: CombinedArray) -> int:
+    """Encoded size of the whole, from the first rows of the table (exact where they are all)."""
+    total = rows = 0
+    for batch in islice(table.rows(array.path), 4):
+        total += int(batch.length.sum())
+        rows += len(batch)
+    return total if rows >= array.grid.n_chunks or not rows else total * array.grid.n_chunks // rows
+
+
+def _stored(config: ArchiveConfig, whole: Whole, array: CombinedArray, output: OutputOptions) -> ArrayPlan:
+    base = _array_plan(whole.table, array, "driver", "")
+    if array.dtype.kind == "T" or _product(array.shape) * array.dtype.itemsize <= DRIVER_BYTES:
+        return ArrayPlan(
+            base.path, "driver", "", base.shape, base.dtype, base.source_chunks, base.encoded_bytes, whole_layout(array, output)
+        )
+    limit = task_memory(worker_memory(config.execution))
+    layout = target_layout(array, output, limit)
+    threads = worker_threads(config.execution)
+    tasks = plan_tasks(array, layout, limit, threads=threads, slots=config.execution.workers or 1)
+    raw = _product(array.shape) * array.dtype.itemsize
+    ratio = raw / base.encoded_bytes if base.encoded_bytes else 1.0
+    reads = read_costs(array, layout, config.reads, source_ratio=ratio)
+    return ArrayPlan(
+        base.path, "rechunk", "", base.shape, base.dtype, base.source_chunks, base.encoded_bytes, layout, tasks, tuple(reads)
+    )
+
+
+def _enforce(plan: OutputPlan, combined: Combined) -> None:
+    """Refused arrays are named and left out, unless that would leave nothing worth having, or they were asked for."""
+    refused = plan.refused
+    if not refused:
+        return
+    asked = plan.output.arrays is not None
+    dims = {d for a in combined.arrays for d in a.dims}
+    left = [a for a in plan.published if a.rsplit("/", 1)[-1] not in dims]
+    if asked or not left:
+        reasons = "; ".join(f"{path}: {reason}" for path, reason in sorted(refused.items()))
+        raise UnsupportedError(
+            f"{plan.output.at} ({plan.output.form}) cannot hold {len(refused)} of its arrays as references: {reasons}. Publish "
+            "them with an output `store: zarr`, which rechunks them exactly"
+            + (", or take them out of this output's arrays:" if asked else ""),
+            kind="not-virtual",
+            output=plan.output.at,
+            arrays=", ".join(sorted(refused)),
+        )
+
+
+def layouts_of(plan: OutputPlan) -> Mapping[str, TargetLayout]:
+    """Layouts of a store's arrays, by path."""
+    return {a.path: a.layout for a in plan.arrays if a.layout is not None}

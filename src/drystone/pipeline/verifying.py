@@ -1,0 +1,128 @@
+"""Verify: published values against the granules, by readers that are not ours, in a process without drystone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from drystone.errors import StorageError, VerifyError
+from drystone.model.options import OutputOptions
+from drystone.model.placement import Combined
+from drystone.model.progress import Progress, Silent
+from drystone.pipeline.archive import Archive
+from drystone.pipeline.combined import Whole, whole_of
+from drystone.verify.report import VerifyReport
+from drystone.verify.run import verify_output
+
+__all__ = ["VerifySummary", "arrays_of", "verify_archive", "verify_one"]
+
+_SEED = 20260901
+
+
+@dataclass(frozen=True, slots=True)
+class VerifySummary:
+    """One report an output."""
+
+    reports: tuple[tuple[str, VerifyReport], ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every output's values are the granules'."""
+        return all(r.ok for _, r in self.reports)
+
+    def to_json(self) -> dict[str, object]:
+        """For ``--json``."""
+        return {"ok": self.ok, "outputs": [{"at": at, **r.to_json()} for at, r in self.reports]}
+
+    def lines(self) -> list[str]:
+        """For people."""
+        return [line for at, r in self.reports for line in (f"{at}:", *(f"  {text}" for text in r.lines()))]
+
+
+def arrays_of(combined: Combined, output: OutputOptions, refused: Mapping[str, str] | Sequence[str] = ()) -> tuple[str, ...]:
+    """Paths that an output holds: those asked for, without those it cannot hold."""
+    wanted = output.arrays
+    paths = [
+        a.path
+        for a in combined.arrays
+        if wanted is None or a.path in wanted or a.name in wanted or a.path.lstrip("/") in wanted
+    ]
+    return tuple(p for p in paths if p not in refused)
+
+
+def verify_one(
+    archive: Archive,
+    output: OutputOptions,
+    whole: Whole,
+    arrays: Sequence[str],
+    *,
+    mode: str | None = None,
+    progress: Progress | None = None,
+) -> VerifyReport:
+    """Compare one output with its granules.
+
+    Raises
+    ------
+    VerifyError
+        Values differ; the message names the first cell, both values and the granule.
+    """
+    options = archive.config.verify
+    values = mode or options.values
+    locations = {g: _location(archive, granule.address) for g, granule in whole.granules.items()}
+    store, key = archive.places.resolve(output.at)
+    location = f"{store.root.rstrip('/')}/{key}" if store.root is not None else f"{store.url}/{key}"
+    report = verify_output(
+        output.form,
+        location,
+        whole.combined,
+        locations,
+        mode=values,
+        share=options.share,
+        seed=_SEED,
+        arrays=tuple(arrays),
+        progress=progress or Silent(),
+    )
+    if not report.ok:
+        raise VerifyError(
+            f"{output.at}: published values are not the granules' values: {report.first_problem()}; nothing more was published",
+            kind="values-differ",
+            output=output.at,
+        )
+    return report
+
+
+def _location(archive: Archive, address: str) -> str:
+    store, key = archive.places.resolve(address)
+    return f"{store.root.rstrip('/')}/{key}" if store.root is not None else f"{store.url}/{key}"
+
+
+def verify_archive(archive: Archive, *, progress: Progress | None = None, mode: str | None = None) -> VerifySummary:
+    """Verify every published output of a config.
+
+    Raises
+    ------
+    StorageError
+        An output is not there: it was never published.
+    """
+    whole = whole_of(archive, None)
+    reports = []
+    for index, output in enumerate(archive.config.outputs):
+        record = _published(archive, index, output)
+        arrays = [str(p) for p in record["arrays"]]  # type: ignore[attr-defined]
+        chosen = mode or (archive.config.verify.values if archive.config.verify.values != "none" else "sample")
+        reports.append((output.at, verify_one(archive, output, whole, arrays, mode=chosen, progress=progress)))
+    return VerifySummary(tuple(reports))
+
+
+def _published(archive: Archive, index: int, output: OutputOptions) -> dict[str, object]:
+    key = f"{archive.run_key(index, output)}/published.json"
+    try:
+        record: dict[str, object] = json.loads(archive.store.get(key))
+    except StorageError as error:
+        if error.kind != "not-found":
+            raise
+        raise StorageError(
+            f"{output.at} is not published yet; run `drystone run`", kind="not-published", output=output.at
+        ) from error
+    return record
