@@ -1,0 +1,171 @@
+"""From values that passed every check to the frozen config, and the digest of its meaning."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Literal, cast
+
+from drystone.config.addresses import HERE, WORK
+from drystone.config.checks import mapping_of, pairs_of
+from drystone.config.keys import UNBALANCED
+from drystone.model.options import (
+    ArchiveConfig,
+    AxisOptions,
+    CombineOptions,
+    ExecutionOptions,
+    FailureOptions,
+    GranuleSet,
+    OutputOptions,
+    ReadPattern,
+    VerifyOptions,
+)
+
+__all__ = ["build", "digest_of"]
+
+# Casts here restate what the table of keys has proven: a value of a key is what the key's kind reads.
+
+_CODEC_DEFAULTS: Mapping[str, Mapping[str, int | str | bool]] = {
+    "blosc": {"cname": "zstd", "clevel": 3, "shuffle": "auto"},
+    "zstd": {"level": 3},
+    "gzip": {"level": 5},
+    "none": {},
+}
+
+
+def build(values: Mapping[str, object], base: str) -> ArchiveConfig:
+    """The config; ``base`` is the absolute folder of its file."""
+    archive = mapping_of(values.get("archive"))
+    sources = values.get("granules") or archive["granules"]
+    config = ArchiveConfig(
+        name=cast(str, values["name"]),
+        places=_places(mapping_of(values.get("storage"))),
+        base=base,
+        granules=_sources(sources),
+        outputs=tuple(_output(kind, output) for _, kind, output in pairs_of(values["outputs"])),
+        format=cast(str, archive.get("format", "auto")),
+        work=f"{WORK}:",
+        combine=_combine(mapping_of(values.get("combine"))),
+        reads=tuple(_read(name, mapping_of(sizes)) for name, sizes in mapping_of(values.get("reads")).items()),
+        execution=_execution(mapping_of(values.get("execution"))),
+        failures=_failures(mapping_of(values.get("failures"))),
+        verify=_verify(mapping_of(values.get("verify"))),
+    )
+    return replace(config, digest=digest_of(config))
+
+
+def digest_of(config: ArchiveConfig) -> str:
+    """32 hex digits of what a config means: comments, layout, order of keys and the folder it lies in do not matter.
+
+    Examples
+    --------
+    >>> a = ArchiveConfig("x", {}, "/a", (GranuleSet("glob", "here:*.nc"),), ())
+    >>> digest_of(a) == digest_of(replace(a, base="/b")), digest_of(a) == digest_of(replace(a, name="y"))
+    (True, False)
+    """
+    meaning = asdict(config)
+    del meaning["base"], meaning["digest"]
+    meaning["reads"] = sorted(meaning["reads"], key=lambda r: str(r["name"]))
+    text = json.dumps(meaning, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _places(storage: Mapping[str, object]) -> dict[str, tuple[str, Mapping[str, str | bool]]]:
+    places: dict[str, tuple[str, Mapping[str, str | bool]]] = {HERE: ("file:.", {}), WORK: ("file:./work", {})}
+    for name, place in storage.items():
+        if isinstance(place, str):
+            places[name] = (place, {})
+        else:
+            options = {k: cast("str | bool", v) for k, v in mapping_of(place).items() if k != "url"}
+            places[name] = (cast(str, mapping_of(place)["url"]), options)
+    return places
+
+
+def _sources(value: object) -> tuple[GranuleSet, ...]:
+    if isinstance(value, str):
+        return (GranuleSet("glob", value),)
+    items = cast("tuple[object, ...]", value)
+    if len(items) == 2 and isinstance(items[1], Mapping):
+        lister = cast(str, items[0])
+        return (GranuleSet(lister, cast(str, items[1][lister])),)
+    return tuple(s for item in items for s in _sources(item))
+
+
+def _combine(values: Mapping[str, object]) -> CombineOptions:
+    along = values.get("along")
+    axis: AxisOptions | None = None
+    if isinstance(along, str):
+        axis = AxisOptions(along)
+    elif isinstance(along, Mapping):
+        name, options = next(iter(along.items()))
+        position = cast(Literal["coordinate", "name", "order"], options.get("position", "coordinate"))
+        axis = AxisOptions(name, position, cast("str | None", options.get("pattern")))
+    return CombineOptions(axis, _names(values.get("variables")))
+
+
+def _names(value: object) -> tuple[str, ...] | None:
+    return None if value is None else cast("tuple[str, ...]", value)
+
+
+def _edges(value: object) -> dict[str, int | str]:
+    if isinstance(value, str):
+        return {UNBALANCED: value}
+    return {k: cast("int | str", v) for k, v in mapping_of(value).items()}
+
+
+def _codecs(value: object) -> tuple[tuple[str, Mapping[str, int | str | bool]], ...]:
+    if value is None:
+        return ()
+    steps = cast("tuple[object, ...]", value)
+    if isinstance(steps[0], str):
+        steps = (steps,)
+    out = []
+    for step in steps:
+        name, params = cast("tuple[str, Mapping[str, int | str | bool]]", step)
+        given = {"clevel" if (name, k) == ("blosc", "level") else k: v for k, v in params.items()}
+        out.append((name, {**_CODEC_DEFAULTS[name], **given}))
+    return tuple(out)
+
+
+def _output(kind: str, values: Mapping[str, object]) -> OutputOptions:
+    public = {k: cast(str, v) for k, v in mapping_of(values.get("public")).items()}
+    return OutputOptions(
+        kind=cast(Literal["virtual", "store"], kind),
+        form=cast(str, values[kind]),
+        at=cast(str, values["at"]),
+        public=tuple(sorted(public.items(), key=lambda rule: (-len(rule[0]), rule[0]))),
+        chunks=_edges(values.get("chunks")),
+        shards=_edges(values.get("shards")),
+        codecs=_codecs(values.get("codecs")),
+        arrays=_names(values.get("arrays")),
+    )
+
+
+def _read(name: str, sizes: Mapping[str, object]) -> ReadPattern:
+    return ReadPattern(name, {k: v for k, v in sizes.items() if isinstance(v, int)})
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _execution(values: Mapping[str, object]) -> ExecutionOptions:
+    return ExecutionOptions(
+        cluster=cast(str, values.get("cluster", "local")),
+        workers=_count(values.get("workers")),
+        threads_per_worker=_count(values.get("threads_per_worker")),
+        memory_per_worker=_count(values.get("memory_per_worker")),
+    )
+
+
+def _failures(values: Mapping[str, object]) -> FailureOptions:
+    return FailureOptions(cast("int | float", values.get("granules", 0)), cast(int, values.get("tries", 3)))
+
+
+def _verify(values: Mapping[str, object]) -> VerifyOptions:
+    if "values" not in values:
+        return VerifyOptions()
+    mode, share = cast("tuple[Literal['none', 'sample', 'full'], float]", values["values"])
+    return VerifyOptions(mode, share)

@@ -1,0 +1,192 @@
+"""Checks between keys: what no single key can know.
+
+Each takes the values read so far and notes problems; values that are INVALID were told already and are passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from drystone import registry
+from drystone.config.addresses import HERE, SCHEMES, WORK
+from drystone.config.keys import UNBALANCED
+from drystone.config.kinds import INVALID, did_you_mean, nearest
+from drystone.config.problem import Report, join
+
+__all__ = ["check", "mapping_of", "pairs_of"]
+
+type Values = Mapping[str, object]
+
+
+def mapping_of(value: object) -> Values:
+    """A section's values; empty where there are none or they are invalid."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def pairs_of(value: object) -> Iterator[tuple[int, str, Values]]:
+    """Position, telling key and values of each valid variant in a list."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        for i, item in enumerate(value):
+            if isinstance(item, tuple) and isinstance(item[1], Mapping):
+                yield i, str(item[0]), item[1]
+
+
+def check(values: Values, report: Report) -> None:
+    """Run all checks."""
+    storage = mapping_of(values.get("storage"))
+    _places(storage, report)
+    _granules(values, storage, report)
+    _format(mapping_of(values.get("archive")), report)
+    _axis(mapping_of(values.get("combine")).get("along"), report)
+    outputs = list(pairs_of(values.get("outputs")))
+    for i, _, output in outputs:
+        where = join("outputs", i)
+        _target(output.get("at"), storage, join(where, "at"), report)
+        _shards(output, where, report)
+        _codecs(output.get("codecs"), join(where, "codecs"), report)
+        for prefix in mapping_of(output.get("public")):
+            _known(prefix, storage, join(join(where, "public"), prefix), report)
+    _apart(str(values.get("name")), outputs, report)
+
+
+def _places(storage: Values, report: Report) -> None:
+    for name in storage:
+        if name == HERE:
+            report.add(join("storage", name), "another name", HERE, "here is the config's own folder")
+        elif name in SCHEMES:
+            report.add(join("storage", name), "another name", name, "it is a URL's scheme, and s3: would be read as a place")
+
+
+def _known(address: str, storage: Values, where: str, report: Report) -> bool:
+    place = address.partition(":")[0]
+    known = [*storage, WORK, HERE]
+    if place in known:
+        return True
+    report.add(where, "a place named in storage", f"{place}:", did_you_mean(place, dict.fromkeys(known)))
+    return False
+
+
+def _granules(values: Values, storage: Values, report: Report) -> None:
+    short, archive = values.get("granules"), mapping_of(values.get("archive"))
+    if short is None and "granules" not in archive and values.get("archive") is not INVALID:
+        where = "archive.granules" if "archive" in values else "granules"
+        report.add(where, "a pattern or a list of them", "nothing", "add the key granules")
+    if short is not None and archive.get("granules") is not None:
+        report.add("granules", "granules once", "granules and archive.granules", "keep one of them")
+    for root, value in (("granules", short), ("archive.granules", archive.get("granules"))):
+        for where, address in _sources(root, value):
+            _known(address, storage, where, report)
+
+
+def _sources(where: str, value: object) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield where, value
+    elif isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], Mapping):
+        address = value[1].get(str(value[0]))
+        if isinstance(address, str):
+            yield join(where, str(value[0])), address
+    elif isinstance(value, tuple):
+        for i, item in enumerate(value):
+            yield from _sources(join(where, i), item)
+
+
+def _format(archive: Values, report: Report) -> None:
+    name = archive.get("format")
+    if isinstance(name, str) and name != "auto" and name not in registry.names("scanners"):
+        known = ["auto", *registry.names("scanners")]
+        report.add("archive.format", "auto or a scanner's name", repr(name), did_you_mean(name, known))
+
+
+def _axis(along: object, report: Report) -> None:
+    if not isinstance(along, Mapping):
+        return
+    if len(along) > 1:
+        report.add(
+            "combine.along",
+            "one dimension",
+            " and ".join(along),
+            "more than one axis is not yet available in this version of drystone",
+        )
+        return
+    for name, axis in along.items():
+        where = join("combine.along", name)
+        pattern, position = mapping_of(axis).get("pattern"), mapping_of(axis).get("position", "coordinate")
+        if position == "name" and pattern is None:
+            report.add(join(where, "pattern"), "a pattern, as position is name", "nothing", "such as sst.%Y%m%d.nc")
+        elif isinstance(pattern, str) and position != "name":
+            report.add(join(where, "pattern"), "no pattern, unless position is name", repr(pattern), "add position: name")
+        elif isinstance(pattern, str) and "%" not in pattern:
+            problem = _regex_problem(pattern)
+            if problem:
+                report.add(join(where, "pattern"), "a strptime pattern or a regular expression with one group", problem)
+
+
+def _regex_problem(pattern: str) -> str | None:
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        return f"{pattern!r}, which is no regular expression: {error}"
+    return None if groups == 1 else f"{groups} groups in {pattern!r}"
+
+
+def _target(at: object, storage: Values, where: str, report: Report) -> None:
+    if not isinstance(at, str) or not _known(at, storage, where, report):
+        return
+    place, _, key = at.partition(":")
+    if not key:
+        report.add(where, "a name after the place", f"{place}:", f"such as {place}:archive.zarr")
+    options = storage.get(place)
+    url = mapping_of(options).get("url") if isinstance(options, Mapping) else options
+    if mapping_of(options).get("anonymous") is True:
+        report.add(where, "a place that can be written", f"{place}:, which is anonymous", "name another place for it")
+    elif isinstance(url, str) and url.startswith(("http:", "https:")):
+        found = f"{place}:, which is {url.partition(':')[0]}"
+        report.add(where, "a place that can be written", found, "name another place for it")
+
+
+def _shards(output: Values, where: str, report: Report) -> None:
+    chunks, shards = mapping_of(output.get("chunks")), mapping_of(output.get("shards"))
+    for name, shard in shards.items():
+        chunk = chunks.get(name)
+        if name == UNBALANCED or not isinstance(shard, int) or chunk is None:
+            continue
+        here = join(join(where, "shards"), name)
+        if chunk == "all":
+            report.add(here, f"all, as chunks.{name} is all", str(shard), "a shard holds whole chunks")
+        elif isinstance(chunk, int) and shard % chunk:
+            below, above = shard // chunk * chunk, -(-shard // chunk) * chunk
+            hint = f"{above} would do" if not below else f"{below} or {above} would do"
+            report.add(here, f"a multiple of chunks.{name}, which is {chunk}", str(shard), hint)
+    for name in shards:
+        close = nearest(name, [c for c in chunks if c not in shards]) if name not in chunks and chunks else None
+        if close:
+            report.add(join(join(where, "shards"), name), "a dimension of chunks", name, f"did you mean {close}?")
+
+
+def _codecs(codecs: object, where: str, report: Report) -> None:
+    if not isinstance(codecs, tuple):
+        return
+    steps = codecs if codecs and isinstance(codecs[0], tuple) else (codecs,)
+    names = [str(s[0]) for s in steps if isinstance(s, tuple)]
+    if len(names) > 1 and "none" in names:
+        report.add(where, "none alone, or codecs", ", ".join(names), "take none out")
+    for i, step in enumerate(steps):
+        params = mapping_of(step[1]) if isinstance(step, tuple) else {}
+        if "level" in params and "clevel" in params:
+            here = join(join(where, i) if isinstance(codecs[0], tuple) else where, "blosc")
+            report.add(here, "level once", "level and clevel", "they are the same: keep level")
+
+
+def _apart(name: str, outputs: Sequence[tuple[int, str, Values]], report: Report) -> None:
+    """No output inside another one, or around the table."""
+    taken = {f"{WORK}:{name}": "the work folder"}
+    for i, _, output in outputs:
+        at = output.get("at")
+        if not isinstance(at, str) or not at.partition(":")[2]:
+            continue
+        for other, what in taken.items():
+            if at == other or at.startswith(f"{other}/") or other.startswith(f"{at}/"):
+                report.add(join(join("outputs", i), "at"), "an address of its own", at, f"{what} is at {other}")
+                break
+        taken.setdefault(at, join("outputs", i))
