@@ -55,7 +55,9 @@ async def _head(reader: asyncio.StreamReader) -> Head:
     return raw, first, {name.strip().lower(): value.strip() for name, value in fields}
 
 
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: dict[bytes, bytes], cut: bool = False) -> None:
+async def _copy(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: dict[bytes, bytes], cut: bool = False
+) -> None:
     """Copy one body, whole or up to its half."""
     if head.get(b"transfer-encoding") == b"chunked":
         while True:
@@ -147,7 +149,11 @@ class FaultProxy:
                 upstream.close()
 
     async def _exchange(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, up_reader: asyncio.StreamReader, up: asyncio.StreamWriter
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        up_reader: asyncio.StreamReader,
+        up: asyncio.StreamWriter,
     ) -> bool:
         """One request and its answer; False when the connection is over."""
         raw, line, head = await _head(reader)
