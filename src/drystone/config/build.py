@@ -29,7 +29,7 @@ __all__ = ["build", "digest_of"]
 
 _CODEC_DEFAULTS: Mapping[str, Mapping[str, int | str | bool]] = {
     "blosc": {"cname": "zstd", "clevel": 3, "shuffle": "auto"},
-    "zstd": {"level": 3},
+    "zstd": {"level": 3, "checksum": False},
     "gzip": {"level": 5},
     "none": {},
 }

@@ -169,8 +169,8 @@ def _codecs(codecs: object, where: str, report: Report) -> None:
         return
     steps = codecs if codecs and isinstance(codecs[0], tuple) else (codecs,)
     names = [str(s[0]) for s in steps if isinstance(s, tuple)]
-    if len(names) > 1 and "none" in names:
-        report.add(where, "none alone, or codecs", ", ".join(names), "take none out")
+    if len(names) > 1:
+        report.add(where, "one compressor", ", ".join(names), "keep one; blosc shuffles by itself")
     for i, step in enumerate(steps):
         params = mapping_of(step[1]) if isinstance(step, tuple) else {}
         if "level" in params and "clevel" in params:

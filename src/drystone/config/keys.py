@@ -188,7 +188,13 @@ CODECS: Final = {
             Key("shuffle", Choice(("auto", "noshuffle", "shuffle", "bitshuffle")), "auto: by the element's size.", "auto"),
         ),
     ),
-    "zstd": Section("zstd's parameters", (Key("level", LEVELS[1], "Effort.", "3"),)),
+    "zstd": Section(
+        "zstd's parameters",
+        (
+            Key("level", LEVELS[1], "Effort.", "3"),
+            Key("checksum", Truth(), "Whether each chunk carries a checksum of its content.", "false"),
+        ),
+    ),
     "gzip": Section("gzip's parameters", (Key("level", LEVELS[0], "Effort.", "5"),)),
     "none": Section("none, which has no parameters", ()),
 }
@@ -198,20 +204,25 @@ EDGE = _Edge((Integer(1), Choice(("all",))))
 BUDGET = Size(as_text=True)
 
 
-def _edges(noun: str) -> Kind:
-    free = MapOf(f"{noun} of each dimension", EDGE, "a dimension's name", DIMENSION, special={UNBALANCED: BUDGET})
-    return Either((BUDGET, free), deep=(("mapping", 1),))
+def _edges(budget: Kind) -> Kind:
+    free = MapOf("elements of each dimension", EDGE, "a dimension's name", DIMENSION, special={UNBALANCED: budget})
+    return Either((budget, free), deep=(("mapping", 1),))
 
 
 AT = Key("at", ADDRESS, "Where to publish it.", required=True)
 ARRAYS = Key("arrays", NAMES, "Arrays to publish, by name or path.", "all")
 _STORE_KEYS = (
-    Key("chunks", _edges("elements"), 'Edges by dimension: elements, `all`, or under `"*"` a size such as 256 kB.', "planned"),
-    Key("shards", _edges("elements"), "Edges of a stored object, multiples of the chunks'.", "planned"),
+    Key("chunks", _edges(BUDGET), 'Edges by dimension: elements, `all`, or under `"*"` a size such as 256 kB.', "planned"),
+    Key(
+        "shards",
+        _edges(Either((BUDGET, Choice(("none",))))),
+        "Edges of a stored object, multiples of the chunks'; `none`: each chunk is an object.",
+        "planned",
+    ),
     Key(
         "codecs",
         Either((CODEC, ListOf("a list of codecs", CODEC)), deep=(("text", 0), ("mapping", 0), ("list", 1))),
-        "Compression, in encoding order: a name, or names with parameters, or none.",
+        "The compressor: a name, or one with parameters, or none.",
         "blosc with zstd 3 and shuffle",
     ),
 )

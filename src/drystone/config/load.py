@@ -14,22 +14,14 @@ from drystone.config.problem import Problem, Report
 from drystone.errors import ConfigError
 from drystone.model.options import ArchiveConfig
 
-__all__ = ["ConfigProblems", "check_config", "load_config", "read_config"]
+__all__ = ["check_config", "load_config", "problems_error", "read_config"]
 
 
-class ConfigProblems(ConfigError):
-    """A config that cannot be used; ``problems`` holds each reason (empty after crossing a process border)."""
-
-    problems: tuple[Problem, ...] = ()
-
-    @classmethod
-    def of(cls, path: str, problems: Sequence[Problem]) -> ConfigProblems:
-        """One message with all problems, a line each."""
-        n = f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"
-        lines = "".join(f"\n  {p}" for p in problems)
-        error = cls(f"{path} has {n}; nothing was started{lines}", file=path, problems=len(problems))
-        error.problems = tuple(problems)
-        return error
+def problems_error(path: str, problems: Sequence[Problem]) -> ConfigError:
+    """One error that says all problems, a line each."""
+    n = f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"
+    lines = "".join(f"\n  {p}" for p in problems)
+    return ConfigError(f"{path} has {n}; nothing was started{lines}", file=path, problems=len(problems))
 
 
 def load_config(path: str | os.PathLike[str]) -> ArchiveConfig:
@@ -57,7 +49,7 @@ def load_config(path: str | os.PathLike[str]) -> ArchiveConfig:
     name = os.fspath(path)
     config, problems = read_config(name)
     if config is None:
-        raise ConfigProblems.of(name, problems)
+        raise problems_error(name, problems)
     return config
 
 
