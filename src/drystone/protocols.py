@@ -22,7 +22,7 @@ from drystone.storage.address import Places
 from drystone.storage.stamp import Stamp
 from drystone.storage.store import Store
 
-__all__ = ["Emitter", "Lister", "ReferenceView", "RowSource", "ScanOptions", "Scanner", "Source"]
+__all__ = ["Emitter", "Lister", "PublicRoot", "ReferenceView", "RowSource", "ScanOptions", "Scanner", "Source"]
 
 
 class Lister(Protocol):
@@ -97,6 +97,28 @@ class RowSource(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class PublicRoot:
+    """Where public addresses start from.
+
+    Parameters
+    ----------
+    name
+        Short and stable: the place's name, or the remap rule's with ``-public`` behind it.
+    url
+        Ends with ``/``, unquoted.
+    options
+        Of the place that the URL lies in (endpoint, region, anonymous), where one is known.
+    remapped
+        True where a remap rule made it: the stamps of the scan are then not known to hold for these objects.
+    """
+
+    name: str
+    url: str
+    options: Mapping[str, str | bool]
+    remapped: bool
+
+
 class ReferenceView(Protocol):
     """What an emitter sees: one release of the table, combined."""
 
@@ -109,8 +131,28 @@ class ReferenceView(Protocol):
         """Rows of one array in the whole's chunk coordinates, in order of placement, in batches; bounded memory."""
         ...
 
+    def public_roots(self) -> tuple[PublicRoot, ...]:
+        """The roots that public addresses start from: one a place and one a remap rule in use."""
+        ...
+
+    def public_parts(self, granule_id: int) -> tuple[PublicRoot, str]:
+        """The root of a granule's public address and the key below it, unquoted."""
+        ...
+
     def public_url(self, granule_id: int) -> str:
-        """The address that references record, after the output's remap rules."""
+        """The address that references record, after the output's remap rules, unquoted: root and key together."""
+        ...
+
+    def granule(self, granule_id: int) -> Granule:
+        """One granule: identity and digest of its rows."""
+        ...
+
+    def granule_ids(self) -> NDArray[np.int32]:
+        """Every granule that any array of the whole is placed from, ascending."""
+        ...
+
+    def recheck(self) -> None:
+        """Look at every granule again; ``GranuleChanged`` or ``GranuleMissing`` where one is no longer what was scanned."""
         ...
 
     def stamp(self, granule_id: int) -> Stamp:

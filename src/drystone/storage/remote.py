@@ -86,6 +86,11 @@ class RemoteStore:
         """None: no folder."""
         return None
 
+    @property
+    def options(self) -> Mapping[str, str | bool]:
+        """Endpoint, region, anonymous: what another library needs to open the same store."""
+        return self._options
+
     def __reduce__(self) -> tuple[object, ...]:
         return RemoteStore, (self._url, self._options)
 

@@ -1,0 +1,308 @@
+"""Icechunk: virtual references with history.
+
+One commit holds everything: metadata, natively written values, references with checksums, and the ledger. References
+name their granules as ``vcc://<place>/<key>``, so that an archive moves by editing the container, which a rerun does.
+Readers of a repository see the old state or the new one; a run that fails leaves unreferenced objects at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drystone.codecs.chain import Codec
+from drystone.emit.boxes import ReferenceWriter, mix
+from drystone.emit.columns import check_states, chunk_bytes
+from drystone.emit.documents import Layout, array_v3, group_v3, layouts, skipped, strict_json
+from drystone.emit.icechunk_repo import containers_differ, open_or_create, repository_config, storage
+from drystone.emit.ledger import LEDGER_GROUP, Ledger
+from drystone.emit.native import native_chunks
+from drystone.errors import ConfigError, StorageError
+from drystone.model.chunk_rows import State
+from drystone.model.placement import Combined
+from drystone.model.release import OutputIdentity
+from drystone.protocols import PublicRoot, ReferenceView
+from drystone.storage.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import icechunk
+
+__all__ = ["IcechunkEmitter"]
+
+_FORM = "icechunk"
+_ZSTD = Codec.of("zstd", level=3)
+_BRANCH = "main"
+_VIRTUAL = 2  # icechunk.ChunkType.virtual, as chunk iterators give it
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """What went into one array: references, natively written chunks, and the sum that tells references apart."""
+
+    virtual: int
+    native: int
+    total: int
+
+
+class IcechunkEmitter:
+    """Writes references into an Icechunk repository (see the module).
+
+    Options: ``skip`` (paths that may be left out), ``checksums`` (``auto``: for addresses that no remap rule changed;
+    ``always``; ``never``), ``fence`` (called just before the commit; raises if it must not happen: on folders Icechunk
+    loses commits of concurrent writers without a word, so the caller holds a lease and gives its ``check``), ``message``.
+    """
+
+    def problems(self, combined: Combined) -> dict[str, str]:
+        """Arrays that Zarr 3 cannot hold, each with the reason."""
+        return layouts(combined, 3, _ZSTD)[1]
+
+    def emit(self, view: ReferenceView, target: Store, key: str, options: Mapping[str, object]) -> OutputIdentity:
+        """Write the repository's next snapshot, or none where the last one has the same content.
+
+        Raises
+        ------
+        UnsupportedError
+            An array has no form and is not in ``skip``, or a chunk has no reference.
+        ConfigError
+            ``target-foreign``: the repository holds data that drystone did not write.
+        GranuleChanged, GranuleMissing
+            A granule is no longer what was scanned; nothing was published.
+        StorageError
+            Writing failed, or what was stored is not what was sent.
+        """
+        good, problems = layouts(view.combined, 3, _ZSTD)
+        skipped(options, problems, _FORM)
+        checksums = _checksums(options)
+        fence = options.get("fence")
+        check: Callable[[], object] = fence if callable(fence) else _no_fence
+        ledger = Ledger.of(view, good, str(options.get("checksums", "auto")))
+        roots = _roots_in_use(view, ledger)
+        address = f"{target.url}/{key}"
+        with _errors(address):
+            place = storage(target, key)
+            repo = open_or_create(place, repository_config(roots, good))
+            found = _last_fingerprint(repo, address)
+            if found == ledger.fingerprint:
+                if containers_differ(repo, roots):
+                    check()
+                    _reconfigured(place, repo, roots, good)
+                return OutputIdentity(_FORM, address, repo.lookup_branch(_BRANCH))
+            repo = _reconfigured(place, repo, roots, good)
+            session = repo.writable_session(_BRANCH)
+            sent = _write(session, view, good, ledger, checksums)
+            view.recheck()
+            check()
+            snapshot = session.commit(
+                str(options.get("message", _message(view, good))),
+                {"drystone": {"fingerprint": ledger.fingerprint, "granules": len(ledger.granule_id)}},
+            )
+            _prove(place, snapshot, sent, good)
+        return OutputIdentity(_FORM, address, snapshot)
+
+
+def _no_fence() -> None:
+    return None
+
+
+def _message(view: ReferenceView, good: Mapping[str, Layout]) -> str:
+    along = f" along {view.combined.axis}" if view.combined.axis else ""
+    return f"drystone: {len(good)} arrays of {len(view.granule_ids())} granules{along}"
+
+
+def _checksums(options: Mapping[str, object]) -> Callable[[bool], bool]:
+    kind = options.get("checksums", "auto")
+    if kind not in ("auto", "always", "never"):
+        raise ConfigError(f"checksums is auto, always or never, not {kind!r}", kind="checksums")
+    return lambda remapped: kind == "always" or (kind == "auto" and not remapped)
+
+
+def _roots_in_use(view: ReferenceView, ledger: Ledger) -> tuple[PublicRoot, ...]:
+    used = set(ledger.root.tolist())
+    return tuple(r for r in view.public_roots() if r.name in used)
+
+
+@contextmanager
+def _errors(address: str) -> Iterator[None]:
+    """Icechunk's errors as ours."""
+    import icechunk
+
+    try:
+        yield
+    except icechunk.ConflictError as error:
+        raise StorageError(
+            f"{address}: another writer committed meanwhile, so nothing was committed; run again",
+            kind="conflict",
+            target=address,
+        ) from error
+    except icechunk.IcechunkError as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise StorageError(f"{address}: Icechunk failed: {first}", kind="icechunk", target=address) from error
+
+
+def _reconfigured(
+    place: icechunk.Storage, repo: icechunk.Repository, roots: tuple[PublicRoot, ...], good: Mapping[str, Layout]
+) -> icechunk.Repository:
+    """The repository with our containers and windows stored in its config."""
+    import icechunk
+
+    config = repository_config(roots, good, repo.config)
+    repo = icechunk.Repository.open(place, config=config)
+    repo.save_config()
+    return repo
+
+
+def _last_fingerprint(repo: icechunk.Repository, address: str) -> str | None:
+    """The fingerprint in the newest ledger; None for an empty repository."""
+    import zarr
+
+    store = repo.readonly_session(_BRANCH).store
+    if _run(_is_empty(store)):
+        return None
+    try:
+        group = zarr.open_group(store, path=LEDGER_GROUP, mode="r", zarr_format=3)
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"{address} is a repository that drystone did not write (it has no {LEDGER_GROUP}), and its content would be "
+            "replaced; name another target",
+            kind="target-foreign",
+            target=address,
+        ) from error
+    return str(group.attrs.get("fingerprint"))
+
+
+def _run[T](work: Coroutine[object, object, T]) -> T:
+    from zarr.core.sync import sync
+
+    return sync(work)
+
+
+async def _is_empty(store: icechunk.IcechunkStore) -> bool:
+    async for _ in store.list():
+        return False
+    return True
+
+
+def _put(store: icechunk.IcechunkStore, key: str, data: bytes) -> None:
+    from zarr.core.buffer import default_buffer_prototype
+
+    _run(store.set(key, default_buffer_prototype().buffer.from_bytes(data)))
+
+
+def _chunk_key(path: str, coords: tuple[int, ...]) -> str:
+    return "/".join([path[1:], "c", *(str(c) for c in coords)])
+
+
+def _write(
+    session: icechunk.Session,
+    view: ReferenceView,
+    good: Mapping[str, Layout],
+    ledger: Ledger,
+    checksums: Callable[[bool], bool],
+) -> dict[str, _Sent]:
+    """Replace everything in the session; what was sent, by path."""
+    store = session.store
+    _run(store.clear())
+    for group in view.combined.groups:
+        _put(store, f"{group.path.strip('/')}/zarr.json".lstrip("/"), strict_json(group_v3(group)))
+    sent = {}
+    for path, layout in good.items():
+        _put(store, f"{path[1:]}/zarr.json", strict_json(array_v3(layout)))
+        sent[path] = _write_native(store, view, layout) if layout.native else _write_references(store, view, layout, checksums)
+    _write_ledger(store, ledger)
+    return sent
+
+
+def _write_native(store: icechunk.IcechunkStore, view: ReferenceView, layout: Layout) -> _Sent:
+    path, n = layout.array.path, 0
+    for coords, data in native_chunks(layout, view.values(path)):
+        _put(store, _chunk_key(path, coords), data)
+        n += 1
+    return _Sent(0, n, 0)
+
+
+def _write_references(
+    store: icechunk.IcechunkStore, view: ReferenceView, layout: Layout, checksums: Callable[[bool], bool]
+) -> _Sent:
+    path, native = layout.array.path, 0
+    writer = ReferenceWriter(store, view, path, layout.grid_shape, checksums)
+    for batch in view.references(path):
+        check_states(batch, path)
+        plain = batch.state == State.REFERENCED
+        plain[list(batch.masks)] = False
+        writer.send(batch, np.flatnonzero(plain))
+        rest = ~plain & (batch.state != State.MISSING)
+        for i in np.flatnonzero(rest).tolist():
+            data = chunk_bytes(view, path, batch, i)
+            if data is not None:
+                _put(store, _chunk_key(path, tuple(batch.coords[:, i].tolist())), data)
+                native += 1
+    return _Sent(writer.count, native, writer.total)
+
+
+def _write_ledger(store: icechunk.IcechunkStore, ledger: Ledger) -> None:
+    import zarr
+
+    group = zarr.create_group(store, path=LEDGER_GROUP, attributes={"fingerprint": ledger.fingerprint})
+    for name, column in ledger.columns().items():
+        array = group.create_array(
+            name,
+            shape=column.shape,
+            chunks=(max(1, min(len(column), 100_000)),),
+            dtype=column.dtype,
+            dimension_names=["drystone_granule"],
+        )
+        array[:] = column
+
+
+def _prove(place: icechunk.Storage, snapshot: str, sent: Mapping[str, _Sent], good: Mapping[str, Layout]) -> None:
+    """Open the repository anew and compare every array's chunks with what was sent.
+
+    Raises
+    ------
+    StorageError
+        ``commit-lost`` or ``commit-differs``.
+    """
+    import icechunk
+
+    repo = icechunk.Repository.open(place)
+    if repo.lookup_branch(_BRANCH) != snapshot:
+        raise StorageError(
+            f"the commit {snapshot} is not in the repository's history: another process committed to it at the same time; run "
+            "again with one writer only",
+            kind="commit-lost",
+            snapshot=snapshot,
+        )
+    store = repo.readonly_session(snapshot_id=snapshot).store
+    for path, what in sent.items():
+        batches = store.array_chunk_iterator(path, 100_000)
+        stored = _run(_count(batches, good[path].grid_shape))
+        if stored != what:
+            raise StorageError(
+                f"{path}: {what.virtual} references and {what.native} native chunks were sent, {stored.virtual} and "
+                f"{stored.native} are stored, or they differ; do not use snapshot {snapshot}; run again",
+                kind="commit-differs",
+                array=path,
+                snapshot=snapshot,
+            )
+
+
+type _Batch = tuple[NDArray[np.uint32], NDArray[np.uint8], list[str], NDArray[np.uint64], NDArray[np.uint64], dict[int, bytes]]
+
+
+async def _count(batches: AsyncIterator[_Batch], grid: tuple[int, ...]) -> _Sent:
+    virtual = native = total = 0
+    async for coords, kinds, _, offsets, lengths, _ in batches:
+        is_virtual = kinds == _VIRTUAL
+        n = int(is_virtual.sum())
+        virtual, native = virtual + n, native + len(kinds) - n
+        picked = coords[is_virtual].T.astype(np.int64)
+        number = np.ravel_multi_index(tuple(picked), grid) if grid else np.zeros(n, np.int64)
+        total = (total + mix(number, offsets[is_virtual], lengths[is_virtual])) % 2**64
+    return _Sent(virtual, native, total)
