@@ -34,7 +34,7 @@ __all__ = ["TargetLayout", "parse_size", "target_codecs", "target_layout", "whol
 
 CHUNK_BYTES = 1_000_000
 SHARD_BYTES = 192_000_000
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ def parse_size(text: str) -> int:
     >>> parse_size("256 kB"), parse_size("1 MiB")
     (256000, 1048576)
     """
-    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmg]i?)?b?\s*", text, re.IGNORECASE)
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]i?)?b?\s*", text, re.IGNORECASE)
     if match is None:
         raise ConfigError(
             f"{text!r} is no size; write a number and a unit, such as '256 kB' or '1 MiB'", kind="size", value=text

@@ -2,11 +2,12 @@
 
 A task holds the raw region (the *slab*) all the time. Beside it come, one after the other, the reading phase (encoded
 bytes in flight; for each thread a decoded source chunk and the copy its filters make) and the writing phase (for each
-thread one raw inner chunk; encoded write cells: one being built, one being put, on object stores one more joined for the
-request). Encoded sizes are bounded by raw sizes, because data need not compress::
+thread one raw inner chunk and its encoded form, batches of them waiting for their turn; encoded write cells: one being
+built, one being put, on object stores one more joined for the request). Encoded sizes are bounded by raw sizes, because
+data need not compress::
 
     peak = slab + max(in flight + threads * 2 * source chunk,
-                      cells * bound(cell) + threads * (chunk + bound(chunk)))
+                      2 or 3 * bound(cell) + threads * (chunk + bound(chunk)) + (threads + 1) * bound(batch))
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from drystone.grid.dimension import RegularDimension
 from drystone.model.placement import CombinedArray
 from drystone.plan.layout import TargetLayout
 
-__all__ = ["BASELINE", "MemoryModel", "task_memory"]
+__all__ = ["BASELINE", "BATCH_BYTES", "MemoryModel", "task_memory"]
 
 # a worker's process with its libraries loaded and idle: measured 190 to 230 MB with pyarrow, deltalake and distributed
 BASELINE = 256_000_000
 # share of a worker's limit that tasks may plan with: allocators keep some freed pages
 _USABLE = 0.85
+# raw bytes of inner chunks that one call of an encoding thread takes: many small ones would cost more in handing over
+BATCH_BYTES = 1 << 20
 _ROW_BYTES = 256  # a chunk reference on its way from the table to a read, all columns and objects of it
 
 
@@ -108,7 +111,12 @@ class MemoryModel:
         reading = max(self.in_flight, self.source_chunk) + self.threads * 2 * self.source_chunk
         copies = 3 if self.joined else 2
         # a region at the array's end may be smaller than its padded cell, but is encoded whole
-        writing = copies * (encoded_bound(self.cell) + self.index) + self.threads * (self.chunk + 2 * encoded_bound(self.chunk))
+        batch = max(self.chunk, min(BATCH_BYTES, self.cell))
+        writing = (
+            copies * (encoded_bound(self.cell) + self.index)
+            + self.threads * (self.chunk + encoded_bound(self.chunk))
+            + (self.threads + 1) * encoded_bound(batch)
+        )
         return slab + rows + max(reading, writing)
 
 

@@ -1,0 +1,143 @@
+"""A slab to objects: encode its inner chunks on a few threads, put each write cell as soon as it is whole.
+
+Encoding runs ahead of putting by a bounded number of chunks, and one cell is put while the next is encoded: the wait for
+the disk to confirm a file costs no encoding time. Memory beside the slab is at most two encoded cells and, for each thread,
+a few chunks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drystone.model.task import StoredObject
+from drystone.plan.layout import TargetLayout
+from drystone.plan.memory import BATCH_BYTES
+from drystone.rechunk.shard import ChunkEncoder, checksum, shard_parts
+from drystone.storage.store import Store
+
+__all__ = ["write_region"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Neighbouring inner chunks of one write cell."""
+
+    cell: tuple[int, ...]
+    places: tuple[int, ...]  # in C order of the full cell
+    boxes: tuple[tuple[slice, ...], ...]  # in the slab
+    last: bool
+
+
+def _batches(layout: TargetLayout, start: Sequence[int], stop: Sequence[int]) -> Iterator[_Batch]:
+    """Inner chunks of a region, cell by cell, in C order; those beyond the array's end are left out."""
+    per_batch = max(1, BATCH_BYTES // max(layout.chunk_bytes, 1))
+    cells = [range(a // c, -(-b // c)) for a, b, c in zip(start, stop, layout.cell, strict=True)]
+    for cell in itertools.product(*cells):
+        first = [i * c for i, c in zip(cell, layout.cell, strict=True)]
+        end = [min(f + c, b) for f, c, b in zip(first, layout.cell, stop, strict=True)]
+        inner = [range(-(-(e - f) // k)) for f, e, k in zip(first, end, layout.chunk, strict=True)]
+        total, done = math.prod(len(r) for r in inner), 0
+        for group in itertools.batched(itertools.product(*inner), per_batch):
+            done += len(group)
+            places = tuple(_place(at, layout.inner_grid) for at in group)
+            boxes = tuple(
+                tuple(
+                    slice(f + i * k - a, min(f + (i + 1) * k, e) - a)
+                    for i, k, f, e, a in zip(at, layout.chunk, first, end, start, strict=True)
+                )
+                for at in group
+            )
+            yield _Batch(cell, places, boxes, done == total)
+
+
+def _place(at: Sequence[int], grid: Sequence[int]) -> int:
+    place = 0
+    for i, n in zip(at, grid, strict=True):
+        place = place * n + i
+    return place
+
+
+def write_region(
+    store: Store, prefix: str, layout: TargetLayout, slab: NDArray[np.generic], start: Sequence[int], threads: int
+) -> tuple[StoredObject, ...]:
+    """Encode and put every write cell of a region.
+
+    Parameters
+    ----------
+    store, prefix
+        Target: keys are ``prefix`` and the layout's key of the cell.
+    layout
+        Of the target array.
+    slab
+        The region's values, native, starting at ``start``; its edges lie on cell edges or the array's end.
+    threads
+        That encode; one more puts.
+
+    Returns
+    -------
+    One for each write cell, in C order; size -1 where the cell is all fill: no object is left there.
+    """
+    stop = [a + n for a, n in zip(start, slab.shape, strict=True)]
+    encoder = ChunkEncoder(layout)
+    done: list[StoredObject] = []
+
+    def encode(batch: _Batch) -> list[bytes | None]:
+        return [encoder.encode(slab[box]) for box in batch.boxes]
+
+    window: deque[tuple[_Batch, Future[list[bytes | None]]]] = deque()
+    putting: Future[StoredObject] | None = None
+    parts: list[bytes | None] = []
+    places: list[int] = []
+    batches = _batches(layout, start, stop)
+    # not `with`: after an error nothing that still waits in the pools shall run
+    encoding, writing = ThreadPoolExecutor(threads, "drystone-encode"), ThreadPoolExecutor(1, "drystone-put")
+    try:
+        for batch in itertools.islice(batches, threads + 1):
+            window.append((batch, encoding.submit(encode, batch)))
+        while window:
+            batch, future = window.popleft()
+            parts += future.result()
+            places += batch.places
+            following = next(batches, None)
+            if following is not None:
+                window.append((following, encoding.submit(encode, following)))
+            if batch.last:
+                if putting is not None:
+                    done.append(putting.result())
+                putting = writing.submit(_put_cell, store, prefix, layout, batch.cell, parts, places)
+                parts, places = [], []
+        if putting is not None:
+            done.append(putting.result())
+    finally:
+        encoding.shutdown(cancel_futures=True)
+        writing.shutdown(cancel_futures=True)
+    return tuple(done)
+
+
+def _put_cell(
+    store: Store,
+    prefix: str,
+    layout: TargetLayout,
+    cell: tuple[int, ...],
+    encoded: list[bytes | None],
+    places: list[int],
+) -> StoredObject:
+    key = layout.cell_key(cell)
+    full = f"{prefix}/{key}" if prefix else key
+    if layout.shard is None:
+        parts = [e for e in encoded if e is not None]
+    else:
+        parts = shard_parts(encoded, layout.inner_grid, np.array(places, np.intp))
+    if not parts:
+        store.delete(full)  # an earlier run with other values may have left one
+        return StoredObject(key, -1, 0)
+    store.put(full, parts)
+    return StoredObject(key, sum(map(len, parts)), checksum(parts))

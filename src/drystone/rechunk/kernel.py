@@ -1,0 +1,223 @@
+"""One task, from references to objects to a receipt; a function of the job and a number.
+
+The job says where the plan, the table and the places are; the plan is loaded once a process. The worker proves again, from
+the target's own metadata, that its region is whole write cells, before it writes: a target that was resized or replaced, or
+a plan that is not this target's, ends here and not in another task's shard.
+
+A region's raw values lie in one buffer that is kept between tasks, since getting hundreds of MB from the system anew costs
+as much as decoding a tenth of them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import resource
+import sys
+import threading
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drystone.errors import PlanError, StorageError, TableError
+from drystone.fetch.fetcher import Fetcher
+from drystone.grid.alignment import check_region
+from drystone.model.task import Receipt
+from drystone.plan.layout import TargetLayout
+from drystone.protocols import RowSource
+from drystone.rechunk.cells import write_region
+from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, load_plan
+from drystone.rechunk.receipts import ReceiptLog
+from drystone.storage.address import Places
+from drystone.storage.store import Store
+from drystone.table.table import ReferenceTable, TablePin
+
+__all__ = ["TaskJob", "run_task"]
+
+_MAX_SOURCES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class TaskJob:
+    """What all tasks of a run share; a few hundred bytes.
+
+    Parameters
+    ----------
+    places
+        Names of places to their stores.
+    run
+        ``place:key`` of the run's folder, which holds the plan and takes the receipts.
+    rows
+        Table version to read references from; or, within one process, any row source.
+    fingerprint
+        Of the plan: a worker that finds another plan stops.
+    """
+
+    places: Places
+    run: str
+    rows: TablePin | RowSource
+    fingerprint: str
+
+
+class _Context:
+    """What a process keeps between tasks of one run."""
+
+    def __init__(self, job: TaskJob) -> None:
+        store, key = job.places.resolve(job.run)
+        plan = load_plan(store, key)
+        if plan is None or plan.fingerprint != job.fingerprint:
+            raise TableError(
+                f"{job.run} holds {'no plan' if plan is None else 'another plan'} than the one that this task belongs to "
+                f"({job.fingerprint}); the run was replaced while it ran: run again",
+                kind="plan-fingerprint",
+            )
+        self.plan: RechunkPlan = plan
+        self.places = job.places
+        self.rows: RowSource = ReferenceTable.at(job.rows) if isinstance(job.rows, TablePin) else job.rows
+        self.target, self.prefix = job.places.resolve(plan.target)
+        self.log = ReceiptLog(store, key)
+        self._cells: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        self._bases: dict[str, bytes] = {}
+        self._buffers: list[NDArray[np.uint8]] = []
+        self._lock = threading.Lock()
+
+    def base(self, a: ArrayPlan) -> bytes:
+        """The array's part of its tasks' fingerprints, hashed once."""
+        if a.layout.path not in self._bases:
+            self._bases[a.layout.path] = a.base()
+        return self._bases[a.layout.path]
+
+    def target_cells(self, layout: TargetLayout) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Shape and write cell of an array as they are in the target."""
+        if layout.path not in self._cells:
+            self._cells[layout.path] = _read_cells(self.target, self.prefix, layout)
+        return self._cells[layout.path]
+
+    def take_buffer(self, nbytes: int) -> NDArray[np.uint8]:
+        """A buffer of at least ``nbytes``, from those kept."""
+        with self._lock:
+            while self._buffers:
+                buffer = self._buffers.pop()
+                if len(buffer) >= nbytes:
+                    return buffer
+        return np.empty(nbytes, np.uint8)
+
+    def give_back(self, buffer: NDArray[np.uint8]) -> None:
+        """Keep a buffer for the next task."""
+        with self._lock:
+            self._buffers.append(buffer)
+
+
+_contexts: dict[tuple[str, str], _Context] = {}
+_contexts_lock = threading.Lock()
+
+
+def _context(job: TaskJob) -> _Context:
+    key = (job.places.url(job.run), job.fingerprint)
+    with _contexts_lock:
+        if key not in _contexts:
+            _contexts.clear()  # buffers of a run that is over are no use to the next
+            _contexts[key] = _Context(job)
+        return _contexts[key]
+
+
+def _read_cells(store: Store, prefix: str, layout: TargetLayout) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    key = "/".join(p for p in (prefix, layout.key, "zarr.json") if p)
+    try:
+        document = json.loads(store.get(key))
+    except StorageError as error:
+        if error.kind != "not-found":
+            raise
+        raise PlanError(
+            f"{store.url}/{key} is not there: the target was removed while the run wrote it; run again",
+            kind="target-missing",
+        ) from error
+    return tuple(document["shape"]), tuple(document["chunk_grid"]["configuration"]["chunk_shape"])
+
+
+def run_task(job: TaskJob, index: int) -> Receipt:
+    """Do one task and record its receipt.
+
+    Parameters
+    ----------
+    job
+        Of the run.
+    index
+        Number of the task in the plan.
+
+    Returns
+    -------
+    The receipt, already durable in the run's folder.
+
+    Raises
+    ------
+    DrystoneError
+        Whatever reading, decoding or writing says; nothing is recorded then, and what was written is written again by
+        the next try.
+    """
+    began = time.perf_counter()
+    context = _context(job)
+    a, local = context.plan.locate(index)
+    task = context.plan.task_of(a, local, context.base(a))
+    shape, cell = context.target_cells(a.layout)
+    if shape != a.layout.shape or cell != a.layout.cell:
+        raise PlanError(
+            f"{a.layout.path}: the target has shape {shape} and write cells of {cell}, the plan {a.layout.shape} and "
+            f"{a.layout.cell}; someone else changed the store: remove it or plan again",
+            kind="target-changed",
+            array=a.layout.path,
+        )
+    check_region(task.start, task.stop, shape, cell, what=f"task {local} of {a.layout.path}")
+    _reset_peak()
+    fetcher = Fetcher(context.places, context.rows, threads=a.tasks.threads, bytes_in_flight=a.tasks.in_flight)
+    extent = tuple(e - s for s, e in zip(task.start, task.stop, strict=True))
+    buffer = context.take_buffer(math.prod(extent) * a.array.dtype.itemsize)
+    slab = buffer[: math.prod(extent) * a.array.dtype.itemsize].view(a.array.dtype).reshape(extent)
+    try:
+        fetcher.read_box(a.array, task.start, task.stop, out=slab)
+        objects = write_region(context.target, context.prefix, a.layout, slab, task.start, a.tasks.threads)
+    finally:
+        del slab
+        context.give_back(buffer)
+    sources = a.sources(task.start, task.stop)
+    receipt = Receipt(
+        task.task_id,
+        task.fingerprint,
+        task.array,
+        local,
+        objects,
+        # beyond some thousands the plan's placements say the same in less room
+        tuple(sources) if len(sources) <= _MAX_SOURCES else (),
+        fetcher.bytes_read,
+        fetcher.bytes_decoded,
+        sum(max(o.size, 0) for o in objects),
+        round(time.perf_counter() - began, 4),
+        peak_rss(),
+        context.log.worker,
+    )
+    context.log.append(receipt)
+    return receipt
+
+
+def _reset_peak() -> None:
+    """Let the kernel measure the peak anew; where it cannot, the peak is the process's so far."""
+    try:
+        with open("/proc/self/clear_refs", "w") as f:
+            f.write("5")
+    except OSError:
+        return
+
+
+def peak_rss() -> int:
+    """Largest resident size of this process in bytes, since the last reset where there is such a thing."""
+    try:
+        with open("/proc/self/status") as f:
+            for line in f:
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass  # no /proc: the whole life's peak below
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

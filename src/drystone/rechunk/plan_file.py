@@ -1,0 +1,274 @@
+"""The plan of one output's rechunk, as a value and as files under the run's folder.
+
+``plan.json`` holds arrays, layouts and task grids; ``placements.npz`` the placement columns, each distinct set once, with a
+digest of every placed granule's content. A worker gets the run's address and a number, loads both once, and derives the
+task; no task and no reference is ever sent to it.
+
+Two fingerprints. A *task's* hashes what decides its bytes: layout, region, the placements in it, the contents of their
+granules, the encoders' versions; a receipt counts only where it matches. The *run's* hashes the same for all tasks, with
+attributes and shapes but without regions: so a run that is resumed with other memory goes on with the tasks it had.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numcodecs import blosc, zstd
+from numpy.typing import NDArray
+
+from drystone.codecs.chain import CodecChain
+from drystone.errors import StorageError, TableError
+from drystone.model.granule import Granule
+from drystone.model.placement import CombinedArray, Placements
+from drystone.model.task import Task
+from drystone.plan.layout import TargetLayout
+from drystone.plan.shards import TaskPlan
+from drystone.storage.store import Store
+
+__all__ = ["ArrayPlan", "RechunkPlan", "content_digests", "encoder_versions", "load_plan", "write_plan"]
+
+_VERSION = 1
+# changes when this package makes other bytes of the same values
+_FORM = "drystone-shards-1"
+_COLUMNS = ("granule_id", "src_offset", "count", "dest", "variant")
+
+
+def encoder_versions(chain: CodecChain) -> tuple[tuple[str, str], ...]:
+    """Versions of the libraries that decide the bytes of a chain, by name.
+
+    Examples
+    --------
+    >>> [name for name, _ in encoder_versions(CodecChain.of("bytes"))]
+    ['form']
+    """
+    found = {"form": _FORM}
+    for codec in chain.codecs:
+        if codec.name == "blosc":
+            found["blosc"] = str(blosc.VERSION_STRING)
+        elif codec.name == "zstd":
+            found["zstd"] = str(zstd.VERSION_NUMBER)
+        elif codec.name in ("gzip", "zlib"):
+            found["zlib"] = zlib.ZLIB_RUNTIME_VERSION
+    return tuple(sorted(found.items()))
+
+
+def content_digests(granules: Iterable[Granule]) -> NDArray[np.uint8]:
+    """uint8 (n, 16): for each granule a digest of its rows and its stamp, its id left out."""
+    rows = []
+    for g in granules:
+        text = json.dumps([g.digest, g.stamp.size, g.stamp.mtime_ns, g.stamp.etag])
+        rows.append(np.frombuffer(hashlib.blake2b(text.encode(), digest_size=16).digest(), np.uint8))
+    return np.stack(rows) if rows else np.zeros((0, 16), np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayPlan:
+    """One array of a rechunk.
+
+    Parameters
+    ----------
+    array
+        What is read.
+    layout
+        What is written.
+    tasks
+        By whom.
+    digests
+        uint8 (n, 16): see :func:`content_digests`, a row for each placement.
+    attempts
+        int32 (n,): scan attempt of each placement's granule.
+    """
+
+    array: CombinedArray
+    layout: TargetLayout
+    tasks: TaskPlan
+    digests: NDArray[np.uint8]
+    attempts: NDArray[np.int32]
+
+    def __post_init__(self) -> None:
+        n = len(self.array.placements)
+        if self.digests.shape != (n, 16) or self.attempts.shape != (n,):
+            raise ValueError(f"{self.layout.path}: {n} placements, {len(self.digests)} digests, {len(self.attempts)} attempts")
+
+    def placed(self, start: Sequence[int], stop: Sequence[int]) -> slice:
+        """The placements that touch a region."""
+        axis = self.array.placements.axis
+        if axis is None:
+            return slice(0, len(self.array.placements))
+        return self.array.placements.overlapping(start[axis], stop[axis])
+
+    def sources(self, start: Sequence[int], stop: Sequence[int]) -> list[tuple[int, int]]:
+        """(granule id, attempt id) of the placements that touch a region."""
+        part = self.placed(start, stop)
+        ids = self.array.placements.granule_id[part].tolist()
+        return list(zip(ids, self.attempts[part].tolist(), strict=True))
+
+    def base(self) -> bytes:
+        """Digest of what decides the bytes of every task alike."""
+        lay = self.layout
+        parts = [lay.path, str(lay.dtype), lay.chunk, lay.shard, lay.codecs.to_json(), lay.fill.hex()]
+        text = json.dumps([parts, encoder_versions(lay.codecs)])
+        return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+    def fingerprint(self, start: Sequence[int], stop: Sequence[int], base: bytes) -> str:
+        """Hash of what decides the bytes of one region; ``base`` from :meth:`base`."""
+        h = hashlib.blake2b(base, digest_size=16)
+        h.update(np.array([start, stop], np.int64).tobytes())
+        self._update(h, self.placed(start, stop))
+        return h.hexdigest()
+
+    def _update(self, h: hashlib.blake2b, part: slice) -> None:
+        p = self.array.placements
+        h.update(str(p.axis).encode())
+        for column in (p.src_offset, p.count, p.dest):
+            h.update(np.ascontiguousarray(column[part], "<i8").tobytes())
+        h.update(np.ascontiguousarray(self.digests[part]).tobytes())
+
+
+@dataclass(frozen=True, slots=True)
+class RechunkPlan:
+    """All tasks of one output, numbered array by array.
+
+    Parameters
+    ----------
+    output
+        Which output of the config, by position.
+    target
+        ``place:key`` of the store's root.
+    arrays
+        In the order of their tasks.
+    """
+
+    output: int
+    target: str
+    arrays: tuple[ArrayPlan, ...]
+
+    @property
+    def n_tasks(self) -> int:
+        """Tasks in all."""
+        return sum(a.tasks.n_tasks for a in self.arrays)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the largest task takes at most, above an idle process."""
+        return max((a.tasks.memory for a in self.arrays), default=0)
+
+    @property
+    def nbytes(self) -> int:
+        """Raw bytes of all arrays."""
+        return sum(int(np.prod(a.layout.shape, dtype=object)) * a.layout.dtype.itemsize for a in self.arrays)
+
+    def locate(self, index: int) -> tuple[ArrayPlan, int]:
+        """The array of a task and the task's number within it."""
+        rest = index
+        for a in self.arrays:
+            if 0 <= rest < a.tasks.n_tasks:
+                return a, rest
+            rest -= a.tasks.n_tasks
+        raise IndexError(f"the plan has tasks 0 to {self.n_tasks - 1}, not {index}")
+
+    def task(self, index: int) -> Task:
+        """A task by its number in the plan."""
+        a, local = self.locate(index)
+        return self.task_of(a, local, a.base())
+
+    def task_of(self, a: ArrayPlan, local: int, base: bytes) -> Task:
+        """A task by array and number within it; ``base`` is the array's, computed once by who asks for many."""
+        start, stop = a.tasks.bounds(local)
+        return Task(self.output, a.layout.path, local, start, stop, a.fingerprint(start, stop, base))
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the run: layouts, sources and encoders, without regions."""
+        h = hashlib.blake2b(digest_size=16)
+        h.update(json.dumps([self.output, self.target]).encode())
+        for a in self.arrays:
+            h.update(a.base())
+            h.update(a.layout.to_json().encode())
+            a._update(h, slice(0, len(a.array.placements)))
+        return h.hexdigest()
+
+
+def write_plan(store: Store, key: str, plan: RechunkPlan) -> None:
+    """Write a plan under a run's folder; ``plan.json`` last, so that a plan is there whole or not at all."""
+    columns: dict[str, NDArray[np.generic]] = {}
+    names: dict[bytes, str] = {}
+    entries = []
+    for a in plan.arrays:
+        p = a.array.placements
+        mine = {name: getattr(p, name) for name in _COLUMNS} | {"digests": a.digests, "attempts": a.attempts}
+        content = hashlib.blake2b(b"".join(np.ascontiguousarray(c).tobytes() for c in mine.values())).digest()
+        if content not in names:
+            names[content] = f"p{len(names)}"
+            columns.update({f"{names[content]}.{k}": v for k, v in mine.items()})
+        entries.append(
+            {
+                "array": a.array.to_json(),
+                "layout": a.layout.to_json(),
+                "tasks": asdict(a.tasks),
+                "axis": p.axis,
+                "placements": names[content],
+            }
+        )
+    buffer = io.BytesIO()
+    save: Callable[..., None] = np.savez
+    save(buffer, **columns)
+    store.put(f"{key}/placements.npz", buffer.getvalue())
+    document = {
+        "version": _VERSION,
+        "fingerprint": plan.fingerprint,
+        "output": plan.output,
+        "target": plan.target,
+        "arrays": entries,
+    }
+    store.put(f"{key}/plan.json", json.dumps(document, ensure_ascii=False).encode())
+
+
+def load_plan(store: Store, key: str) -> RechunkPlan | None:
+    """Read a plan back; None where the run has none yet.
+
+    Raises
+    ------
+    TableError
+        The files are of another version or do not belong together.
+    """
+    try:
+        document = json.loads(store.get(f"{key}/plan.json"))
+    except StorageError as error:
+        if error.kind == "not-found":
+            return None
+        raise
+    if document["version"] != _VERSION:
+        raise TableError(
+            f"{store.url}/{key}/plan.json has version {document['version']}, this drystone writes {_VERSION}; "
+            "finish the run with the version that began it, or start a new run",
+            kind="plan-version",
+        )
+    arrays = []
+    with np.load(io.BytesIO(store.get(f"{key}/placements.npz")), allow_pickle=False) as columns:
+        for entry in document["arrays"]:
+            name = entry["placements"]
+            part = {c: columns[f"{name}.{c}"] for c in (*_COLUMNS, "digests", "attempts")}
+            digests, attempts = part.pop("digests"), part.pop("attempts")
+            array = CombinedArray.from_json(entry["array"], Placements(entry["axis"], **part))
+            arrays.append(
+                ArrayPlan(array, TargetLayout.from_json(entry["layout"]), _task_plan(entry["tasks"]), digests, attempts)
+            )
+    plan = RechunkPlan(document["output"], document["target"], tuple(arrays))
+    if plan.fingerprint != document["fingerprint"]:
+        raise TableError(
+            f"{store.url}/{key}: plan.json and placements.npz do not belong together, or another encoder version began the run "
+            f"(fingerprint {document['fingerprint']}, now {plan.fingerprint}); start a new run",
+            kind="plan-fingerprint",
+        )
+    return plan
+
+
+def _task_plan(d: dict[str, object]) -> TaskPlan:
+    return TaskPlan(**{k: tuple(v) if isinstance(v, list) else v for k, v in d.items()})  # type: ignore[arg-type]

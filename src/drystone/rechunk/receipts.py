@@ -1,0 +1,187 @@
+"""Receipts on disk: segments that workers append to, and what they prove.
+
+Each process appends to a segment of its own, ``<run>/receipts/<worker>.jsonl``, one flushed line a task; where storage
+cannot append, each receipt is an object. A line that a kill cut short is no receipt: its task is done again, which is
+harmless.
+
+A receipt proves its task only where its fingerprint is the plan's and every object it names is there with its size (or is
+absent, for cells that are all fill): one listing of the target says so for all.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drystone.errors import StorageError
+from drystone.model.task import Receipt
+from drystone.rechunk.plan_file import RechunkPlan
+from drystone.storage.local import LocalStore
+from drystone.storage.store import Store
+
+__all__ = ["ReceiptLog", "RunState", "load_receipts", "run_state", "sweep_temporary", "target_sizes"]
+
+
+def worker_name() -> str:
+    """Host, process and a random part: never used twice, so that no segment is appended to after a torn line."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+class ReceiptLog:
+    """Appends receipts of this process, each durable when :meth:`append` returns; safe to share between threads.
+
+    Parameters
+    ----------
+    store, run
+        Where the run's folder is.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> store = LocalStore(tempfile.mkdtemp())
+    >>> log = ReceiptLog(store, "runs/1")
+    >>> log.append(Receipt("t", "f", "/a", 0, (), (), 1, 2, 3, 0.5, 4, log.worker))
+    >>> [r.task_id for r in load_receipts(store, "runs/1")]
+    ['t']
+    """
+
+    def __init__(self, store: Store, run: str) -> None:
+        self.worker = worker_name()
+        self._store, self._key = store, f"{run}/receipts/{self.worker}"
+        self._lock = threading.Lock()
+        self._n = 0
+
+    def append(self, receipt: Receipt) -> None:
+        """Record one receipt."""
+        line = (receipt.to_json() + "\n").encode()
+        with self._lock:
+            root = self._store.root
+            if root is not None and self._n:
+                _append(os.path.join(root, f"{self._key}.jsonl"), line)
+            elif root is not None:
+                self._store.put(f"{self._key}.jsonl", line)  # makes the folder and flushes it
+            else:
+                self._store.put(f"{self._key}-{self._n:06d}.jsonl", line)
+            self._n += 1
+
+
+def _append(path: str, line: bytes) -> None:
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        try:
+            size = os.fstat(fd).st_size
+            if os.write(fd, line) != len(line):
+                os.ftruncate(fd, size)  # a torn line in the middle would hide the next one
+                raise StorageError(f"cannot append a receipt to {path}: the disk is full", kind="no-space", path=path)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        kind = "no-space" if error.errno in (28, 122) else "io"
+        raise StorageError(f"cannot append a receipt to {path}: {error.strerror}", kind=kind, path=path) from error
+
+
+def load_receipts(store: Store, run: str) -> Iterator[Receipt]:
+    """Every readable receipt of a run, in no particular order; a task may have several."""
+    for key, _ in store.list(f"{run}/receipts/"):
+        if not key.endswith(".jsonl"):
+            continue
+        for line in store.get(key).split(b"\n"):
+            if not line:
+                continue
+            try:
+                yield Receipt.from_json(line.decode())
+            except (ValueError, KeyError, TypeError):
+                continue  # cut short by a kill: no receipt, so the task is done again
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """What is done.
+
+    Parameters
+    ----------
+    done
+        bool (n_tasks,): tasks with a valid receipt.
+    objects
+        Key below the target to (size, crc32c) of every object of a valid receipt; all-fill cells are left out.
+    bytes_read, bytes_written, seconds, peak_rss
+        Over valid receipts: sums, and the largest peak.
+    """
+
+    done: NDArray[np.bool_]
+    objects: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    bytes_read: int = 0
+    bytes_written: int = 0
+    seconds: float = 0.0
+    peak_rss: int = 0
+
+    @property
+    def n_done(self) -> int:
+        """Tasks done."""
+        return int(self.done.sum())
+
+    def pending(self) -> list[int]:
+        """Numbers of the tasks that are left, in order."""
+        return [int(i) for i in np.flatnonzero(~self.done)]
+
+
+def target_sizes(store: Store, target: str) -> dict[str, int]:
+    """Key below the target to size of every object there."""
+    cut = len(target) + 1 if target else 0
+    return {key[cut:]: stamp.size for key, stamp in store.list(f"{target}/" if target else "")}
+
+
+def run_state(plan: RechunkPlan, receipts: Iterator[Receipt], sizes: Mapping[str, int]) -> RunState:
+    """Which tasks are proved done.
+
+    Parameters
+    ----------
+    plan
+        Of this run.
+    receipts
+        From :func:`load_receipts`.
+    sizes
+        From :func:`target_sizes`.
+    """
+    done = np.zeros(plan.n_tasks, np.bool_)
+    objects: dict[str, tuple[int, int]] = {}
+    first = 0
+    known = {}
+    for a in plan.arrays:
+        known[a.layout.path] = (a, first, a.base())
+        first += a.tasks.n_tasks
+    read = written = peak = 0
+    seconds = 0.0
+    for r in receipts:
+        if r.array not in known:
+            continue
+        a, offset, base = known[r.array]
+        if not 0 <= r.index < a.tasks.n_tasks or done[offset + r.index]:
+            continue
+        task = plan.task_of(a, r.index, base)
+        wanted = [a.layout.cell_key(c) for c in a.tasks.cells(r.index)]
+        if r.fingerprint != task.fingerprint or r.task_id != task.task_id or [o.key for o in r.objects] != wanted:
+            continue
+        if any(sizes.get(o.key, -1) != o.size for o in r.objects):
+            continue
+        done[offset + r.index] = True
+        objects.update({o.key: (o.size, o.crc32c) for o in r.objects if o.size >= 0})
+        read, written, seconds = read + r.bytes_read, written + r.bytes_written, seconds + r.seconds
+        peak = max(peak, r.peak_rss)
+    return RunState(done, objects, read, written, seconds, peak)
+
+
+def sweep_temporary(store: Store, prefix: str) -> int:
+    """Remove what killed writers left under a prefix; only the one driver of a run may. Returns how many."""
+    if store.root is None:
+        return 0  # an object store shows no object before it is whole
+    folder = os.path.join(store.root, prefix) if prefix else store.root
+    return LocalStore(folder).sweep_temporary() if os.path.isdir(folder) else 0
