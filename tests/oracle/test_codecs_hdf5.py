@@ -66,7 +66,9 @@ def reassemble(path):
     for where, mask, data in found:
         block = decode_chunk(data, chain, dtype, chunk, mask)
         assert block.shape == chunk
-        assert block.dtype.isnative and block.flags.c_contiguous and block.flags.writeable
+        assert block.dtype.isnative
+        assert block.flags.c_contiguous
+        assert block.flags.writeable
         padded[tuple(slice(o, o + c) for o, c in zip(where, chunk, strict=True))] = block
     return padded[tuple(slice(0, n) for n in expected.shape)], expected
 
