@@ -12,8 +12,10 @@ releases      each publish
 receipts      each task done
 ============  =====================================================================================================
 
-A references row counts only where the newest granules row of its granule names its attempt (row validity); granules
-and placements rows carry the releases they are valid from and to (``valid_to`` null: still valid).
+A references row counts only where the newest granules row of its granule names its attempt (row validity); newest is
+the highest attempt. Granules and placements rows carry the release they are valid from. All tables but the draft of
+the next release's placements are only ever appended to: a granules row is valid until a later one supersedes it, so
+``valid_to`` is filled in on reading; a placement that ends gets a row with ``valid_to`` equal to ``valid_from``.
 """
 
 from __future__ import annotations
@@ -94,6 +96,7 @@ PLACEMENTS = pa.schema(
         pa.field("src_offset", pa.int64(), nullable=False),
         pa.field("count", pa.int64(), nullable=False),
         pa.field("dest", pa.int64(), nullable=False),
+        pa.field("variant", pa.int32(), nullable=False),  # which of the combined array's variants the granule has
         pa.field("valid_from", pa.int32(), nullable=False),
         pa.field("valid_to", pa.int32()),
     ]

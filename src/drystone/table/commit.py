@@ -1,0 +1,128 @@
+"""Commits of scanned granules: exactly once, and visible all at once.
+
+A commit goes references, side, arrays, then granules, each its own transaction. Rows count only through granules rows, so
+a crash in between leaves rows that nobody sees. The granules log is what says that a commit is done: its transaction
+``(run, sequence)`` is looked up first. The other logs are asked for the parts themselves, since a driver that died half
+way and one that replaces it may bring different parts under one sequence number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from drystone.errors import TableError
+from drystone.storage.store import Store
+from drystone.table.granule_rows import ipc_bytes
+from drystone.table.granules import attempt_pairs
+from drystone.table.log import DeltaLog
+from drystone.table.parts import NewPart, encode_part
+from drystone.table.schema import GRANULES
+from drystone.table.write import WrittenBatch, refuse_collision
+
+__all__ = ["commit_batches", "granules_batch", "put_part"]
+
+
+def put_part(store: Store, folder: str, table: str, pieces: Iterable[pa.Table]) -> NewPart:
+    """Encode rows and write them durably under a new name; nothing is visible yet."""
+    part = encode_part(table, pieces)
+    name = f"part-{uuid.uuid4().hex}.parquet"
+    store.put(f"{folder}/{name}", memoryview(part.data))
+    return NewPart(name, part.data.size, part.n_rows, part.stats)
+
+
+def granules_batch(rows: pa.Table, attempt_id: int) -> WrittenBatch:
+    """A batch of granules rows alone: granules set aside or withdrawn."""
+    return WrittenBatch(attempt_id, (), ipc_bytes(rows), (), rows.num_rows, 0)
+
+
+def commit_batches(
+    store: Store,
+    logs: Mapping[str, DeltaLog],
+    batches: Sequence[WrittenBatch],
+    *,
+    known_pairs: np.ndarray,
+    release: int,
+    run_id: str,
+    sequence: int,
+) -> None:
+    """Commit batches whose sequence number the granules log does not have yet.
+
+    Parameters
+    ----------
+    known_pairs
+        Sorted (granule, attempt) pairs of the table.
+    release
+        The release that these granules will first be part of.
+    """
+    granules = _granules(batches, known_pairs, release)
+    new_ids = _register_arrays(logs["arrays"], batches)
+    for name in ("references", "side", "arrays"):
+        log = logs[name]
+        parts = [part for batch in batches for table, part in batch.parts if table == name]
+        parts = _not_live(log, parts, run_id, sequence)
+        if parts:
+            ids = new_ids if name == "arrays" else {}
+            log.commit(parts, transactions={run_id: sequence, **ids})
+    log = logs["granules"]
+    part = put_part(store, log.folder, "granules", [granules])
+    log.commit([part], transactions={run_id: sequence})
+
+
+def _not_live(log: DeltaLog, parts: list[NewPart], run_id: str, sequence: int) -> list[NewPart]:
+    """Parts that an interrupted commit of this sequence number did not bring in already."""
+    if (log.transaction(run_id) or -1) < sequence:
+        return parts
+    live = set(log.live().names)
+    return [p for p in parts if p.name not in live]
+
+
+def _granules(batches: Sequence[WrittenBatch], known: np.ndarray, release: int) -> pa.Table:
+    pieces = []
+    for batch in batches:
+        with pa.ipc.open_stream(batch.granules) as stream:
+            pieces.append(stream.read_all())
+    rows = pa.concat_tables(pieces)
+    index = GRANULES.get_field_index("valid_from")
+    rows = rows.set_column(index, GRANULES.field("valid_from"), pa.array(np.full(len(rows), release, np.int32)))
+    rows = rows.sort_by([("granule_id", "ascending"), ("attempt_id", "ascending")])
+    pairs = attempt_pairs(rows.column("granule_id").to_numpy(), rows.column("attempt_id").to_numpy())
+    taken = np.isin(pairs, known)
+    taken[1:] |= pairs[1:] == pairs[:-1]
+    if taken.any():
+        at = int(np.flatnonzero(taken)[0])
+        granule, attempt = int(pairs[at] >> 32), int(pairs[at] & 0xFFFFFFFF)
+        raise TableError(
+            f"attempt {attempt} of granule {granule} ({rows.column('address')[at]}) is in the table already: its rows would "
+            "count twice; "
+            "scan under a new attempt id (next_attempt_id)",
+            kind="attempt-taken",
+            granule=granule,
+            attempt=attempt,
+        )
+    return rows.cast(GRANULES)
+
+
+def _register_arrays(arrays: DeltaLog, batches: Sequence[WrittenBatch]) -> dict[str, int]:
+    """New array ids as transactions of the arrays log, which answers for one id without reading the table.
+
+    The version number is 62 bits of another hash of the path, so that two paths that share an id are told apart.
+    """
+    paths: dict[int, str] = {}
+    for batch in batches:
+        for path, number in batch.array_ids:
+            refuse_collision(number, paths.setdefault(number, path), path)
+    new: dict[str, int] = {}
+    for number, path in paths.items():
+        proof = int.from_bytes(hashlib.blake2b(path.encode(), digest_size=8, person=b"array").digest(), "little") >> 2
+        name = f"array/{number}"
+        known = arrays.transaction(name)
+        if known is None:
+            new[name] = proof
+        elif known != proof:
+            refuse_collision(number, "another array of the table", path)
+    return new

@@ -1,0 +1,106 @@
+"""Granules rows: made by workers from scans, by the driver for granules set aside, and sent as compressed Arrow IPC."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from drystone.errors import TableError
+from drystone.model.chunk_rows import Refusal, ScanResult
+from drystone.model.granule import Listed
+from drystone.table.schema import GRANULES
+
+__all__ = ["encoded_rows", "granule_rows", "ipc_bytes", "scan_digest", "scanned_rows"]
+
+
+def encoded_rows(columns: dict[str, object], schema: pa.Schema, granule: int) -> pa.Table:
+    """Columns as a table of a schema; text that is no UTF-8 is refused by name."""
+    try:
+        return pa.table(columns, schema=schema)
+    except UnicodeEncodeError as error:
+        raise TableError(
+            f"a name or text of a batch that starts with granule {granule} is no UTF-8 ({error}): the table cannot hold it; "
+            "rename "
+            "the file or variable",
+            kind="not-utf8",
+            granule=granule,
+        ) from error
+
+
+def scan_digest(scan: ScanResult, texts: dict[int, tuple[str, str]]) -> str:
+    """``scan.digest()`` from texts that were made already: making them takes most of a small granule's time."""
+    h = hashlib.blake2b(digest_size=16)
+    for group in scan.groups:
+        h.update(group.to_json().encode())
+    for array in sorted(scan.arrays, key=lambda a: a.spec.path):
+        structure, attributes = texts[id(array)]
+        h.update(structure.encode())
+        h.update(attributes.encode())
+        array.rows.update_digest(h)
+        for row, data in sorted(array.inline.items()):
+            h.update(row.to_bytes(8, "little") + data)
+        for row, mask in sorted(array.masks.items()):
+            h.update(row.to_bytes(8, "little") + mask.to_bytes(4, "little"))
+    return h.hexdigest()
+
+
+def _refusals(items: Sequence[Refusal]) -> str:
+    return json.dumps([[r.path, r.kind, r.reason] for r in items]) if items else "[]"
+
+
+def granule_rows(listed: Sequence[tuple[int, Listed]], attempt_id: int, status: str, **columns: list[object]) -> pa.Table:
+    """Granules rows with what a listing knows; other columns as given, or empty."""
+    n = len(listed)
+    values: dict[str, object] = {
+        "granule_id": [g for g, _ in listed],
+        "address": [x.address for _, x in listed],
+        "size": [x.stamp.size for _, x in listed],
+        "mtime_ns": [x.stamp.mtime_ns for _, x in listed],
+        "etag": [x.stamp.etag for _, x in listed],
+        "format": [""] * n,
+        "representation": ["itself"] * n,
+        "attempt_id": [attempt_id] * n,
+        "n_rows": [0] * n,
+        "digest": [""] * n,
+        "status": [status] * n,
+        "reason": [None] * n,
+        "groups": ["[]"] * n,
+        "refusals": ["[]"] * n,
+        "warnings": ["[]"] * n,
+        "companions": ["[]"] * n,
+        "valid_from": [0] * n,
+        "valid_to": [None] * n,
+    }
+    return encoded_rows(values | columns, GRANULES, listed[0][0] if listed else -1)
+
+
+def scanned_rows(
+    scans: Sequence[tuple[int, Listed, ScanResult]], texts: dict[int, tuple[str, str]], attempt_id: int
+) -> pa.Table:
+    """Granules rows of some scans, without their release; ``texts`` as in :func:`scan_digest`."""
+    found = [scan for _, _, scan in scans]
+    return granule_rows(
+        [(g, x) for g, x, _ in scans],
+        attempt_id,
+        "scanned",
+        format=[s.format for s in found],
+        n_rows=[s.n_rows for s in found],
+        digest=[scan_digest(s, texts) for s in found],
+        groups=[json.dumps([g.to_json() for g in s.groups]) for s in found],
+        refusals=[_refusals(s.refusals) for s in found],
+        warnings=[_refusals(s.warnings) for s in found],
+        companions=[
+            json.dumps([[c.address, c.stamp.size, c.stamp.mtime_ns, c.stamp.etag] for c in s.companions]) for s in found
+        ],
+    )
+
+
+def ipc_bytes(rows: pa.Table) -> bytes:
+    """Rows as compressed Arrow IPC, small enough to travel with a task's result."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+        stream.write_table(rows)
+    return bytes(sink.getvalue().to_pybytes())
