@@ -12,11 +12,11 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drystone.emit.addresses import vcc_location
 from drystone.errors import StorageError
 from drystone.model.chunk_rows import RowBatch
 from drystone.protocols import ReferenceView
@@ -98,7 +98,7 @@ class ReferenceWriter:
 
     def _source(self, granule_id: int) -> _Source:
         root, key = self._view.public_parts(granule_id)
-        location = f"vcc://{root.name}/{quote(key, safe="/:@!$&'()*+,;=~")}"
+        location = vcc_location(root, key)
         checksum = checksum_of(self._view.stamp(granule_id), root.url) if self._checksums(root.remapped) else None
         return _Source(location, checksum)
 

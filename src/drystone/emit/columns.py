@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,7 @@ class Slice:
 
 
 class Positional:
-    """Columns of one array by chunk number.
+    """Columns of one array by chunk number; a context manager, whose scratch files go at its end.
 
     Parameters
     ----------
@@ -61,8 +61,14 @@ class Positional:
         self._offset: NDArray[np.int64] = _column(n_chunks, np.dtype(np.int64))
         self._size: NDArray[np.int64] = _column(n_chunks, np.dtype(np.int64))
         self._granule[:] = MISSING
-        self._spill: IO[bytes] = tempfile.SpooledTemporaryFile(_SPILL_AT)  # noqa: SIM115 (closed with the object)
+        self._spill: IO[bytes] = tempfile.SpooledTemporaryFile(_SPILL_AT)  # noqa: SIM115  closed by __exit__
         self._spilled = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._spill.close()
 
     def __len__(self) -> int:
         return len(self._granule)

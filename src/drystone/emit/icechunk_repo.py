@@ -6,8 +6,9 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlparse
+from urllib.parse import urlparse
 
+from drystone.emit.addresses import container_prefix
 from drystone.emit.documents import Layout
 from drystone.errors import UnsupportedError
 from drystone.protocols import PublicRoot
@@ -80,13 +81,12 @@ def container(root: PublicRoot) -> icechunk.VirtualChunkContainer:
     """
     import icechunk
 
-    scheme = root.url.partition("://")[0]
+    prefix = container_prefix(root)
+    scheme = prefix.partition("://")[0]
     options = root.options
     if scheme == "file":
-        folder = root.url.removeprefix("file://")
-        return icechunk.VirtualChunkContainer(
-            f"file://{quote(folder)}", icechunk.local_filesystem_store(folder), name=root.name
-        )
+        local = icechunk.local_filesystem_store(prefix.removeprefix("file://"))
+        return icechunk.VirtualChunkContainer(prefix, local, name=root.name)
     if scheme == "s3":
         endpoint = options.get("endpoint")
         s3 = icechunk.s3_store(
@@ -97,12 +97,12 @@ def container(root: PublicRoot) -> icechunk.VirtualChunkContainer:
             s3_compatible=endpoint is not None,
             force_path_style=endpoint is not None,
         )
-        return icechunk.VirtualChunkContainer(root.url, s3, name=root.name)
+        return icechunk.VirtualChunkContainer(prefix, s3, name=root.name)
     if scheme in ("http", "https"):
         opts = {"allow_http": "true"} if scheme == "http" else {}
-        return icechunk.VirtualChunkContainer(root.url, icechunk.http_store(opts), name=root.name)
+        return icechunk.VirtualChunkContainer(prefix, icechunk.http_store(opts), name=root.name)
     if scheme == "gs":
-        return icechunk.VirtualChunkContainer(root.url, icechunk.gcs_store({}), name=root.name)
+        return icechunk.VirtualChunkContainer(prefix, icechunk.gcs_store({}), name=root.name)
     raise UnsupportedError(
         f"Icechunk cannot read granules below {root.url}; publish them under file://, s3://, gs:// or http(s):// with a "
         "public: rule",
@@ -164,7 +164,7 @@ def repository_config(
 def containers_differ(repo: icechunk.Repository, roots: Iterable[PublicRoot]) -> bool:
     """Whether the repository's stored containers lack one of these or have it elsewhere."""
     have = {c.name: c.url_prefix for c in (repo.config.virtual_chunk_containers or {}).values()}
-    return any(have.get(r.name) != container(r).url_prefix for r in roots)
+    return any(have.get(r.name) != container_prefix(r) for r in roots)
 
 
 def open_or_create(place: icechunk.Storage, config: icechunk.RepositoryConfig) -> icechunk.Repository:

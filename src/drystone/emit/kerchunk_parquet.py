@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drystone.codecs.chain import Codec
 from drystone.codecs.encode import encode_chunk
+from drystone.emit.addresses import fsspec_address
 from drystone.emit.columns import MISSING, Positional, Slice
 from drystone.emit.documents import Layout, array_v2, explicit_fill, layouts, skipped, strict_json
 from drystone.emit.folder import Folder, fingerprint
@@ -107,19 +107,18 @@ def _metadata(combined: Combined, good: Mapping[str, Layout]) -> dict[str, objec
 
 
 def _partitions(view: ReferenceView, layout: Layout, size: int, ids: NDArray[np.int32]) -> Iterator[pa.Table]:
-    path = layout.array.path
-    columns = Positional(layout.n_chunks)
     fill: bytes | None = None
-    if layout.native:
-        for number, (_, data) in enumerate(native_chunks(layout, view.values(path))):
-            columns.add_raw(number, data)
-    else:
-        columns.fill(view, path, ids)
-        if explicit_fill(layout):
-            block = np.full(layout.chunk_shape, layout.array.fill_scalar)
-            fill = encode_chunk(block, layout.codecs, layout.dtype)
-    for part in columns.slices(size):
-        yield _table(view, part, size, ids, fill)
+    with Positional(layout.n_chunks) as columns:
+        if layout.native:
+            for number, (_, data) in enumerate(native_chunks(layout, view.values(layout.array.path))):
+                columns.add_raw(number, data)
+        else:
+            columns.fill(view, layout.array.path, ids)
+            if explicit_fill(layout):
+                block = np.full(layout.chunk_shape, layout.array.fill_scalar)
+                fill = encode_chunk(block, layout.codecs, layout.dtype)
+        for part in columns.slices(size):
+            yield _table(view, part, size, ids, fill)
 
 
 def _table(view: ReferenceView, part: Slice, size: int, ids: NDArray[np.int32], fill: bytes | None) -> pa.Table:
@@ -131,7 +130,7 @@ def _table(view: ReferenceView, part: Slice, size: int, ids: NDArray[np.int32], 
     granule[:n] = part.granule
     used, code = np.unique(granule, return_inverse=True)
     first = int(np.searchsorted(used, 0))  # MISSING and RAW sort before the granules
-    urls = [_address(view, int(ids[g])) for g in used[first:].tolist()]
+    urls = [fsspec_address(*view.public_parts(int(ids[g]))) for g in used[first:].tolist()]
     path_codes = pa.array((code - first).astype(np.int32), mask=granule < 0)
     raw_codes = np.full(size, -1, np.int32)
     blobs = list(part.raw.values())
@@ -163,29 +162,19 @@ def _padded(column: NDArray[np.int64], size: int) -> NDArray[np.int64]:
     return out
 
 
-def _address(view: ReferenceView, granule_id: int) -> str:
-    """What fsspec takes: a plain path for files, a quoted URL for http, the bare key for object stores."""
-    root, key = view.public_parts(granule_id)
-    url = root.url + key
-    if url.startswith("file://"):
-        return url.removeprefix("file://")
-    if url.startswith(("http://", "https://")):
-        return root.url + quote(key, safe="/:@!$&'()*+,;=~")
-    return url
-
-
 def _parquet(table: pa.Table) -> memoryview:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     sink = pa.BufferOutputStream()
-    # without the Arrow schema readers see plain strings and bytes, not dictionaries
+    # without the Arrow schema readers see plain strings and bytes, not dictionaries; without null counts in statistics
+    # fastparquet takes the integers for nullable and gives floats, which fsspec cannot use as offsets
     pq.write_table(
         table,
         sink,
         row_group_size=table.num_rows,
         compression="zstd",
-        write_statistics=False,
+        write_statistics=["offset", "size"],
         store_schema=False,
         use_dictionary=["path", "raw"],
     )

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import batched
 from typing import Protocol
+from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,11 +89,11 @@ class TableView:
                 n += 1
                 name = f"{place}-public-{n}"
             names.add(name)
-            root = PublicRoot(name, url.rstrip("/") + "/", self._options_of(url), remapped=True)
+            root = PublicRoot(name, _unquoted(url).rstrip("/") + "/", self._options_of(url), remapped=True)
             rules.append(_Rule(prefix.rstrip("/") + "/" if not prefix.endswith(":") else prefix, root))
         for name, at in sorted(self.places.by_name.items()):
             store = None if at.url.startswith("memory:") else self.places.store(name)
-            url = at.url if store is None else _plain_url(store.root, store.url)
+            url = _unquoted(at.url) if store is None else _plain_url(store.root, store.url)
             rules.append(_Rule(f"{name}:", PublicRoot(name, url.rstrip("/") + "/", at.options, remapped=False)))
         return rules
 
@@ -223,7 +224,12 @@ class TableView:
 
 def _plain_url(root: str | None, url: str) -> str:
     """The URL of a store, unquoted where it is a folder (``Store.url`` quotes those)."""
-    return url if root is None else f"file://{root}"
+    return _unquoted(url) if root is None else f"file://{root}"
+
+
+def _unquoted(url: str) -> str:
+    """URLs of http and files are written quoted, object keys are not."""
+    return unquote(url) if url.startswith(("http://", "https://", "file://")) else url
 
 
 def _join(batches: list[RowBatch]) -> RowBatch | None:
