@@ -17,6 +17,7 @@
     ├── StorageError                   4   reading or writing failed: nothing is lost, run again
     ├── LeaseError                     3   another driver holds the lease
     ├── IncompleteRun                  4   some tasks are left: run again
+    ├── Stopped                       75   a signal ended the run: what is done is kept, run again
     ├── VerifyError                    5   published values are not the granule's values
     └── MissingExtra                   2   an optional library is needed: the message has its install line
 
@@ -43,6 +44,7 @@ __all__ = [
     "MissingExtra",
     "PlanError",
     "ScanError",
+    "Stopped",
     "StorageError",
     "TableError",
     "UnsupportedError",
@@ -179,6 +181,13 @@ class IncompleteRun(DrystoneError):
 
     exit_code = 4
     default_kind = "incomplete"
+
+
+class Stopped(DrystoneError):
+    """A signal ended the run; what is done is kept."""
+
+    exit_code = 75
+    default_kind = "stopped"
 
 
 class VerifyError(DrystoneError):
