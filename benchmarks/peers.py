@@ -148,9 +148,16 @@ def rechunk_virtualizarr(files: list[str], out: Path, threads: int) -> int:
     from virtualizarr.parsers import HDFParser
 
     virtual = open_virtual_mfdataset(
-        [f"file://{p}" for p in files], registry=ObjectStoreRegistry({"file://": LocalStore()}), parser=HDFParser(), combine="nested",
-        concat_dim="time", data_vars="minimal", coords="minimal", compat="override", loadable_variables=["time", "lat", "lon", "zlev"],
-    )  # fmt: skip
+        [f"file://{p}" for p in files],
+        registry=ObjectStoreRegistry({"file://": LocalStore()}),
+        parser=HDFParser(),
+        combine="nested",
+        concat_dim="time",
+        data_vars="minimal",
+        coords="minimal",
+        compat="override",
+        loadable_variables=["time", "lat", "lon", "zlev"],
+    )
     folder, store = os.path.dirname(files[0]), out.with_suffix(".icechunk")
     shutil.rmtree(store, ignore_errors=True)
     config = icechunk.RepositoryConfig.default()

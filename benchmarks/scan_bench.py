@@ -30,7 +30,7 @@ SUBJECTS = {
 TIMES = {"bran": 6, "oisst": 7}
 
 
-def scan(folder: Path, files: int) -> None:
+def scan(folder: Path) -> None:
     """Scan a folder with drystone into a new table, on this process's core, and print the figures."""
     import drystone
     from drystone.model.options import ArchiveConfig, ExecutionOptions, GranuleSet
@@ -82,7 +82,7 @@ def main() -> None:
     parser.add_argument("--scan", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.scan:
-        scan(asked.scan, 0)
+        scan(asked.scan)
         return
     core = max(os.sched_getaffinity(0))
     for case, (unit, full, quick) in CASES.items():

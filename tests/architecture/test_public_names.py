@@ -26,6 +26,7 @@ ERROR_KINDS = {
     "PlanError": (5, "plan"),
     "DecodeError": (5, "decode"),
     "TableError": (5, "table"),
+    "Stopped": (75, "stopped"),
     "StorageError": (4, "storage"),
     "LeaseError": (3, "lease-held"),
     "IncompleteRun": (4, "incomplete"),
@@ -126,7 +127,7 @@ def test_names_listed_in_all_exist() -> None:
         defined = {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef)}
         for n in ast.walk(tree):
             if isinstance(n, ast.Assign):
-                defined |= {t.id for t in n.targets if isinstance(t, ast.Name)}
+                defined |= {name.id for t in n.targets for name in ast.walk(t) if isinstance(name, ast.Name)}
             elif isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name):
                 defined.add(n.target.id)
             elif isinstance(n, ast.TypeAlias):
