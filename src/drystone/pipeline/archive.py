@@ -9,6 +9,7 @@ Layout below the work address, ``<work>/<name>/``::
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from drystone.model.options import ArchiveConfig, OutputOptions
@@ -51,6 +52,14 @@ class Archive:
         if create:
             return ReferenceTable.open_or_create(self.store, self.key("table"))
         return ReferenceTable.open(self.store, self.key("table"))
+
+    def note_places(self) -> None:
+        """Write the places beside the table, so that it can be opened without the config; no credential is in them."""
+        known = {n: {"url": self.places.store(n).url, "options": dict(p.options)} for n, p in self.places.by_name.items()}
+        data = json.dumps(known, indent=2, sort_keys=True).encode()
+        key = self.key("places.json")
+        if not self.store.exists(key) or self.store.get(key) != data:
+            self.store.put(key, data)
 
     def run_key(self, index: int, output: OutputOptions) -> str:
         """The folder of one output's plan, receipts and reports."""

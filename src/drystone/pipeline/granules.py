@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from drystone.model.granule import Granule
@@ -20,6 +21,10 @@ class GranuleRow:
     reason: str | None
     groups: str
     refusals: str
+
+    def refused(self) -> list[tuple[str, str, str]]:
+        """(path, kind, reason) of each array that has no exact reference."""
+        return [(str(p), str(k), str(r)) for p, k, r in json.loads(self.refusals)]
 
 
 def granule_rows(table: ReferenceTable) -> dict[str, GranuleRow]:

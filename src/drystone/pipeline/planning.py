@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -10,7 +9,8 @@ from typing import cast
 
 from drystone import registry
 from drystone.errors import UnsupportedError
-from drystone.model.options import ArchiveConfig, ExecutionOptions, OutputOptions
+from drystone.execute.resources import resolve
+from drystone.model.options import ArchiveConfig, OutputOptions
 from drystone.model.placement import Combined, CombinedArray
 from drystone.model.progress import Progress, Silent
 from drystone.pipeline.archive import Archive
@@ -24,7 +24,7 @@ from drystone.plan.shards import TaskPlan, plan_tasks
 from drystone.protocols import Emitter
 from drystone.table.table import ReferenceTable
 
-__all__ = ["ArrayPlan", "OutputPlan", "RunPlan", "plan_archive", "plan_output", "worker_memory", "worker_threads"]
+__all__ = ["ArrayPlan", "OutputPlan", "RunPlan", "plan_archive", "layouts_of", "plan_output"]
 
 DRIVER_BYTES = 1 << 20  # arrays up to this size are written whole by the driver
 
@@ -99,19 +99,8 @@ def _product(shape: tuple[int, ...]) -> int:
     return n
 
 
-def worker_memory(options: ExecutionOptions) -> int:
-    """Bytes that one worker may take."""
-    if options.memory_per_worker is not None:
-        return options.memory_per_worker
-    host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return int(host * 0.6) // (options.workers or os.cpu_count() or 1)
-
-
-def worker_threads(options: ExecutionOptions) -> int:
-    """Threads inside one task."""
-    if options.threads_per_worker is not None:
-        return options.threads_per_worker
-    return max(1, (os.cpu_count() or 1) // (options.workers or 1))
+def _nbytes(array: CombinedArray) -> int:
+    return _product(array.shape) * array.dtype.itemsize
 
 
 def plan_archive(archive: Archive, *, progress: Progress | None = None) -> RunPlan:
@@ -121,13 +110,13 @@ def plan_archive(archive: Archive, *, progress: Progress | None = None) -> RunPl
     whole = whole_of(archive, list_granules(archive) if archive.config.granules else None)
     outputs = []
     for index, output in enumerate(archive.config.outputs):
-        outputs.append(plan_output(archive.config, whole, index, output))
+        outputs.append(plan_output(archive, whole, index, output))
         progress.advance("plan")
     progress.finish("plan")
     return RunPlan(whole, tuple(outputs))
 
 
-def plan_output(config: ArchiveConfig, whole: Whole, index: int, output: OutputOptions) -> OutputPlan:
+def plan_output(archive: Archive, whole: Whole, index: int, output: OutputOptions) -> OutputPlan:
     """Plan one output.
 
     Raises
@@ -142,7 +131,9 @@ def plan_output(config: ArchiveConfig, whole: Whole, index: int, output: OutputO
     if output.kind == "virtual":
         plans = _virtual(whole, wanted, output)
     else:
-        plans = [_stored(config, whole, combined.array(p), output) for p in wanted]
+        nbytes = sum(_nbytes(combined.array(p)) for p in wanted)
+        remote = archive.places.resolve(output.at)[0].root is None
+        plans = [_stored(archive.config, whole, combined.array(p), output, nbytes, remote) for p in wanted]
     plan = OutputPlan(index, output, tuple(plans))
     _enforce(plan, combined)
     return plan
@@ -174,17 +165,19 @@ def _encoded_bytes(table: ReferenceTable, array: CombinedArray) -> int:
     return total if rows >= array.grid.n_chunks or not rows else total * array.grid.n_chunks // rows
 
 
-def _stored(config: ArchiveConfig, whole: Whole, array: CombinedArray, output: OutputOptions) -> ArrayPlan:
+def _stored(
+    config: ArchiveConfig, whole: Whole, array: CombinedArray, output: OutputOptions, nbytes: int, remote: bool
+) -> ArrayPlan:
     base = _array_plan(whole.table, array, "driver", "")
-    if array.dtype.kind == "T" or _product(array.shape) * array.dtype.itemsize <= DRIVER_BYTES:
+    if array.dtype.kind == "T" or _nbytes(array) <= DRIVER_BYTES:
         return ArrayPlan(
             base.path, "driver", "", base.shape, base.dtype, base.source_chunks, base.encoded_bytes, whole_layout(array, output)
         )
-    limit = task_memory(worker_memory(config.execution))
+    raw = _nbytes(array)
+    host = resolve(config.execution, nbytes)
+    limit = task_memory(host.memory)
     layout = target_layout(array, output, limit)
-    threads = worker_threads(config.execution)
-    tasks = plan_tasks(array, layout, limit, threads=threads, slots=config.execution.workers or 1)
-    raw = _product(array.shape) * array.dtype.itemsize
+    tasks = plan_tasks(array, layout, limit, threads=host.threads, slots=host.workers, joined=remote)
     ratio = raw / base.encoded_bytes if base.encoded_bytes else 1.0
     reads = read_costs(array, layout, config.reads, source_ratio=ratio)
     return ArrayPlan(

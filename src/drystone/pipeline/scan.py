@@ -7,7 +7,6 @@ that fails is named with its reason and never loses the batch; whether the run g
 
 from __future__ import annotations
 
-import secrets
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -115,6 +114,21 @@ def list_granules(archive: Archive) -> list[Listed]:
     return [seen[a] for a in sorted(seen)]
 
 
+def listed_granules(archive: Archive, progress: Progress) -> list[Listed]:
+    """:func:`list_granules` with progress.
+
+    Raises
+    ------
+    ConfigError
+        Nothing is listed.
+    """
+    progress.start("list", None, "granules")
+    listed = list_granules(archive)
+    progress.advance("list", len(listed))
+    progress.finish("list")
+    return listed
+
+
 def scan_source(places: Places, listed: Listed, format: str = "auto") -> ScanResult:
     """Scan one granule, and see that it did not change meanwhile.
 
@@ -173,7 +187,7 @@ def _is_new(known: Mapping[str, GranuleRow], listed: Listed) -> bool:
 
 
 def _jobs(archive: Archive, table: ReferenceTable, todo: Sequence[Listed], ids: dict[str, int]) -> Iterator[_Job]:
-    next_id = table.next_granule_id()
+    next_id, attempt_id = table.next_granule_id(), table.next_attempt_id()
     numbered: list[tuple[int, Listed]] = []
     for listed in todo:
         granule_id = ids.get(listed.address)
@@ -187,7 +201,7 @@ def _jobs(archive: Archive, table: ReferenceTable, todo: Sequence[Listed], ids: 
             archive.places,
             archive.config.work,
             archive.key("table"),
-            secrets.randbelow(2**31 - 2) + 1,
+            attempt_id + i // size,
             archive.config.format,
             tuple(numbered[i : i + size]),
         )
@@ -203,8 +217,14 @@ class _Tally:
     refused: dict[tuple[str, str, str], None] = field(default_factory=dict)
 
 
-def scan_archive(archive: Archive, *, progress: Progress | None = None, dry_run: bool = False) -> ScanReport:
-    """Bring the table up to date with the archive.
+def scan_archive(
+    archive: Archive,
+    *,
+    progress: Progress | None = None,
+    dry_run: bool = False,
+    listed: Sequence[Listed] | None = None,
+) -> ScanReport:
+    """Bring the table up to date with the archive; ``listed`` spares a second listing.
 
     Raises
     ------
@@ -212,12 +232,11 @@ def scan_archive(archive: Archive, *, progress: Progress | None = None, dry_run:
         ``granules-failed``: more granules failed than ``failures`` allows; those that did not are committed.
     """
     progress = progress or Silent()
-    progress.start("list", None, "granules")
-    listed = list_granules(archive)
-    progress.advance("list", len(listed))
-    progress.finish("list")
+    listed = listed_granules(archive, progress) if listed is None else listed
     if dry_run and not archive.has_table():
         return ScanReport(len(listed), 0, 0, 0, dry_run=True, to_scan=tuple(g.address for g in listed))
+    if not dry_run:
+        archive.note_places()
     table = archive.table(create=not dry_run)
     known = granule_rows(table)
     todo = [g for g in listed if _is_new(known, g)]
@@ -258,7 +277,8 @@ def _scan_all(
     run_windowed(scan_batch, _jobs(archive, table, todo, ids), archive.config.execution, on_done=done, on_failed=broke, tries=1)
     progress.finish("scan")
     if tally.failed:
-        table.set_aside([(g, listed, f.kind, f.reason) for g, listed, f in tally.failed], run_id=run_id, sequence=sequence + 1)
+        failed = [(g, listed, f"{f.kind}: {f.reason}") for g, listed, f in tally.failed]
+        table.set_aside(failed, attempt_id=table.next_attempt_id(), run_id=run_id, sequence=sequence + 1)
     return tally
 
 

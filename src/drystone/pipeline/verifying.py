@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from drystone.model.placement import Combined
 from drystone.model.progress import Progress, Silent
 from drystone.pipeline.archive import Archive
 from drystone.pipeline.combined import Whole, whole_of
+from drystone.pipeline.published import read_published
 from drystone.verify.report import VerifyReport
 from drystone.verify.run import verify_output
 
@@ -108,21 +108,9 @@ def verify_archive(archive: Archive, *, progress: Progress | None = None, mode: 
     whole = whole_of(archive, None)
     reports = []
     for index, output in enumerate(archive.config.outputs):
-        record = _published(archive, index, output)
-        arrays = [str(p) for p in record["arrays"]]  # type: ignore[attr-defined]
+        record = read_published(archive, index, output)
+        if record is None:
+            raise StorageError(f"{output.at} is not published yet; run `drystone run`", kind="not-published", output=output.at)
         chosen = mode or (archive.config.verify.values if archive.config.verify.values != "none" else "sample")
-        reports.append((output.at, verify_one(archive, output, whole, arrays, mode=chosen, progress=progress)))
+        reports.append((output.at, verify_one(archive, output, whole, record.arrays, mode=chosen, progress=progress)))
     return VerifySummary(tuple(reports))
-
-
-def _published(archive: Archive, index: int, output: OutputOptions) -> dict[str, object]:
-    key = f"{archive.run_key(index, output)}/published.json"
-    try:
-        record: dict[str, object] = json.loads(archive.store.get(key))
-    except StorageError as error:
-        if error.kind != "not-found":
-            raise
-        raise StorageError(
-            f"{output.at} is not published yet; run `drystone run`", kind="not-published", output=output.at
-        ) from error
-    return record

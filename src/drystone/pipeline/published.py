@@ -1,0 +1,44 @@
+"""What was published at each output: the record that later runs, ``status`` and ``verify`` go by."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from drystone.errors import StorageError
+from drystone.model.options import OutputOptions
+from drystone.pipeline.archive import Archive
+
+__all__ = ["PublishedRecord", "read_published", "write_published"]
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRecord:
+    """Identity of an output as published, the arrays in it, and how it was verified."""
+
+    identity: str
+    arrays: tuple[str, ...]
+    verified: str
+
+
+def _key(archive: Archive, index: int, output: OutputOptions) -> str:
+    return f"{archive.run_key(index, output)}/published.json"
+
+
+def read_published(archive: Archive, index: int, output: OutputOptions) -> PublishedRecord | None:
+    """The record of an output, or None where it was never published at this address."""
+    try:
+        record = json.loads(archive.store.get(_key(archive, index, output)))
+    except StorageError as error:
+        if error.kind == "not-found":
+            return None
+        raise
+    if record["at"] != archive.places.url(output.at):
+        return None
+    return PublishedRecord(record["identity"], tuple(record["arrays"]), record["verified"])
+
+
+def write_published(archive: Archive, index: int, output: OutputOptions, record: PublishedRecord) -> None:
+    """Record a publish."""
+    document = {"at": archive.places.url(output.at), **asdict(record)}
+    archive.store.put(_key(archive, index, output), json.dumps(document, indent=2).encode())

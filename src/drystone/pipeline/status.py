@@ -1,0 +1,145 @@
+"""Status: how far an archive is, from what lies on disk; true while a run works, after it died, and from another machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from drystone.errors import StorageError, TableError
+from drystone.model.options import OutputOptions
+from drystone.pipeline.archive import Archive
+from drystone.pipeline.granules import granule_rows
+from drystone.pipeline.plan_text import size
+from drystone.pipeline.published import read_published
+from drystone.pipeline.storing import state_of
+from drystone.publish.lease import Holder, holder_of
+from drystone.rechunk.plan_file import load_plan
+
+__all__ = ["OutputStatus", "StatusReport", "status_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputStatus:
+    """One output. ``state``: ``not begun``, ``in work``, ``published``."""
+
+    at: str
+    form: str
+    state: str
+    identity: str | None
+    tasks: int
+    done: int
+    bytes_written: int
+    seconds: float
+    peak_rss: int
+
+    def to_json(self) -> dict[str, object]:
+        """For ``--json``."""
+        return {
+            "at": self.at,
+            "form": self.form,
+            "state": self.state,
+            "identity": self.identity,
+            "tasks": self.tasks,
+            "done": self.done,
+            "bytes_written": self.bytes_written,
+            "task_seconds": self.seconds,
+            "peak_rss": self.peak_rss,
+        }
+
+    def lines(self) -> list[str]:
+        """For people."""
+        text = f"{self.at} ({self.form}): {self.state}"
+        if self.tasks:
+            text += f", {self.done:,} of {self.tasks:,} tasks done ({100 * self.done / self.tasks:.0f} %)"
+        if self.done:
+            text += f", {size(self.bytes_written)} written, {self.seconds / self.done:.3g} s a task, peak {size(self.peak_rss)}"
+        return [text]
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReport:
+    """How far an archive is.
+
+    ``running``: who holds the lease, or None. ``exit_code``: 0 all published, 3 a driver is at work, 4 something is left.
+    """
+
+    name: str
+    granules: int
+    set_aside: tuple[tuple[str, str], ...]
+    refused: tuple[tuple[str, str, str], ...]
+    running: Holder | None
+    outputs: tuple[OutputStatus, ...]
+    releases: int
+
+    @property
+    def exit_code(self) -> int:
+        """As documented for every verb."""
+        if self.running is not None:
+            return 3
+        return 0 if all(o.state == "published" for o in self.outputs) and self.granules else 4
+
+    def to_json(self) -> dict[str, object]:
+        """For ``--json``."""
+        return {
+            "name": self.name,
+            "granules": self.granules,
+            "set_aside": [{"granule": a, "reason": r} for a, r in self.set_aside],
+            "refused": [{"granule": g, "path": p, "reason": r} for g, p, r in self.refused],
+            "running": None if self.running is None else {"owner": self.running.owner, "age_seconds": self.running.age},
+            "outputs": [o.to_json() for o in self.outputs],
+            "releases": self.releases,
+            "exit_code": self.exit_code,
+        }
+
+    def lines(self) -> list[str]:
+        """For people."""
+        out = [f"{self.name}: {self.granules:,} granules scanned, {len(self.set_aside)} set aside, {self.releases} releases"]
+        if self.running is not None:
+            out.append(f"  a driver is at work: {self.running.owner}, last heard {self.running.age:.0f} s ago")
+        out += [f"  set aside: {a}: {r}" for a, r in self.set_aside[:20]]
+        out += [f"  not referenced: {p} (in {g} and maybe others): {r}" for g, p, r in self.refused[:20]]
+        for o in self.outputs:
+            out += [f"  {line}" for line in o.lines()]
+        return out
+
+
+def status_of(archive: Archive) -> StatusReport:
+    """Read the state of an archive; writes nothing."""
+    holder = holder_of(archive.store, archive.key("lease"))
+    outputs = tuple(_output(archive, i, o) for i, o in enumerate(archive.config.outputs))
+    if not archive.has_table():
+        return StatusReport(archive.config.name, 0, (), (), holder, outputs, 0)
+    table = archive.table()
+    rows = granule_rows(table)
+    aside = tuple((a, r.reason or "") for a, r in sorted(rows.items()) if r.status != "scanned")
+    scanned = sum(r.status == "scanned" for r in rows.values())
+    refused: dict[tuple[str, str], str] = {}
+    for address, row in sorted(rows.items()):
+        for path, _, reason in row.refused():
+            refused.setdefault((path, reason), address)
+    left_out = tuple((g, p, r) for (p, r), g in refused.items())
+    return StatusReport(archive.config.name, scanned, aside, left_out, holder, outputs, len(table.releases()))
+
+
+def _output(archive: Archive, index: int, output: OutputOptions) -> OutputStatus:
+    run = archive.run_key(index, output)
+    record = read_published(archive, index, output)
+    try:
+        plan = load_plan(archive.store, run) if output.kind == "store" else None
+    except (TableError, StorageError):
+        plan = None  # a plan of another version: the next run says so
+    if plan is None:
+        state = "not begun" if record is None else "published"
+        return OutputStatus(output.at, output.form, state, None if record is None else record.identity, 0, 0, 0, 0.0, 0)
+    done = state_of(archive, run, plan)
+    published = record is not None and done.n_done == plan.n_tasks
+    return OutputStatus(
+        output.at,
+        output.form,
+        "published" if published else "in work",
+        None if record is None else record.identity,
+        plan.n_tasks,
+        done.n_done,
+        done.bytes_written,
+        done.seconds,
+        done.peak_rss,
+    )

@@ -1,0 +1,221 @@
+"""One ``store:`` output from plan to publish: metadata, tasks, receipts, verification, root."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drystone.emit.view import TableView
+from drystone.errors import ConsentNeeded, DrystoneError, IncompleteRun, TableError
+from drystone.execute.engine import run_windowed
+from drystone.fetch.fetcher import Fetcher
+from drystone.model.placement import CombinedArray
+from drystone.model.progress import Progress
+from drystone.model.task import Receipt
+from drystone.pipeline.archive import Archive
+from drystone.pipeline.combined import Whole, fetcher_for
+from drystone.pipeline.planning import OutputPlan
+from drystone.pipeline.published import PublishedRecord, read_published, write_published
+from drystone.pipeline.verifying import verify_one
+from drystone.plan.layout import TargetLayout
+from drystone.rechunk.kernel import TaskJob, run_task
+from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, content_digests, load_plan, write_plan
+from drystone.rechunk.receipts import RunState, load_receipts, run_state, sweep_temporary, target_sizes
+from drystone.rechunk.target import is_published, prepare, publish, stray_objects, withdraw
+
+__all__ = ["StoreOutcome", "rechunk_plan", "run_store", "state_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOutcome:
+    """What a run did to a store."""
+
+    identity: str
+    fresh: bool
+    tasks: int
+    tasks_done: int
+    bytes_written: int
+    verified: str
+
+
+def rechunk_plan(whole: Whole, plan: OutputPlan) -> RechunkPlan:
+    """The plan of an output's tasks."""
+    arrays = []
+    for a in plan.arrays:
+        if a.tasks is None or a.layout is None:
+            continue
+        combined = whole.combined.array(a.path)
+        granules = [whole.granules[g] for g in combined.placements.granule_id.tolist()]
+        attempts = np.array([g.attempt_id for g in granules], np.int32)
+        arrays.append(ArrayPlan(combined, a.layout, a.tasks, content_digests(granules), attempts))
+    return RechunkPlan(plan.index, plan.output.at, tuple(arrays))
+
+
+def state_of(archive: Archive, run: str, plan: RechunkPlan) -> RunState:
+    """What is done of a plan, from receipts and one listing of the target."""
+    store, key = archive.places.resolve(plan.target)
+    return run_state(plan, load_receipts(archive.store, run), target_sizes(store, key))
+
+
+def run_store(
+    archive: Archive, whole: Whole, plan: OutputPlan, check: Callable[[], None], progress: Progress, accept_changes: bool
+) -> StoreOutcome:
+    """Write, verify and publish one store, or find that it is up to date.
+
+    Raises
+    ------
+    ConsentNeeded
+        The plan changed since this output was begun.
+    IncompleteRun
+        Tasks were set aside; the message names the first and how many.
+    VerifyError
+        Values differ; the store stays invisible.
+    """
+    run = archive.run_key(plan.index, plan.output)
+    store, key = archive.places.resolve(plan.output.at)
+    rechunk = rechunk_plan(whole, plan)
+    layouts = [a.layout for a in plan.arrays if a.layout is not None]
+    values = _driver_values(archive, whole, plan)
+    identity = _identity(rechunk, layouts, values)
+    state = state_of(archive, run, rechunk)
+    before = read_published(archive, plan.index, plan.output)
+    if before is not None and before.identity == identity and state.n_done == rechunk.n_tasks and is_published(store, key):
+        return StoreOutcome(identity, False, rechunk.n_tasks, 0, 0, before.verified)
+    _consent(archive, run, plan, rechunk, state, before, accept_changes)
+    check()
+    if is_published(store, key) and (before is None or before.identity != identity):
+        withdraw(store, key)
+    sweep_temporary(store, key)
+    write_plan(archive.store, run, rechunk)
+    prepare(store, key, layouts, whole.combined.groups, values)
+    written = _run_tasks(archive, whole, run, rechunk, state, progress)
+    state = state_of(archive, run, rechunk)
+    if state.n_done < rechunk.n_tasks:
+        raise IncompleteRun(
+            f"{plan.output.at}: {rechunk.n_tasks - state.n_done} of {rechunk.n_tasks} tasks are left although their receipts were "
+            "written: objects vanished or changed size meanwhile; run again",
+            kind="receipts-lost",
+        )
+    for stray in stray_objects(layouts, target_sizes(store, key)):
+        store.delete(f"{key}/{stray}" if key else stray)
+    TableView(whole.combined, whole.table, archive.places, fetcher_for(archive, whole.table)).recheck()
+    verified = _verify(archive, whole, plan, progress)
+    check()
+    publish(store, key, layouts, whole.combined.groups)
+    write_published(archive, plan.index, plan.output, PublishedRecord(identity, plan.published, verified))
+    return StoreOutcome(identity, True, rechunk.n_tasks, written[0], written[1], verified)
+
+
+def _driver_values(archive: Archive, whole: Whole, plan: OutputPlan) -> dict[str, NDArray[np.generic]]:
+    fetcher = fetcher_for(archive, whole.table)
+    combined = whole.combined
+    return {
+        a.path: _values(fetcher, combined.array(a.path), combined.coordinates.get(a.path))
+        for a in plan.arrays
+        if a.mode == "driver"
+    }
+
+
+def _values(fetcher: Fetcher, array: CombinedArray, known: NDArray[np.generic] | None) -> NDArray[np.generic]:
+    return known if known is not None else fetcher.read_box(array, (0,) * len(array.shape), array.shape)
+
+
+def _identity(rechunk: RechunkPlan, layouts: list[TargetLayout], values: dict[str, NDArray[np.generic]]) -> str:
+    """Hash of all that decides the store's bytes."""
+    h = hashlib.blake2b(rechunk.fingerprint.encode(), digest_size=16)
+    for layout in layouts:
+        h.update(layout.to_json().encode())
+    for path, array in sorted(values.items()):
+        h.update(path.encode())
+        h.update(json.dumps(array.tolist()).encode() if array.dtype.kind == "T" else np.ascontiguousarray(array).tobytes())
+    return h.hexdigest()
+
+
+def _consent(
+    archive: Archive,
+    run: str,
+    plan: OutputPlan,
+    rechunk: RechunkPlan,
+    state: RunState,
+    before: PublishedRecord | None,
+    accept_changes: bool,
+) -> None:
+    """Ask before work that is done is done again."""
+    try:
+        known = load_plan(archive.store, run)
+        same = known is None or known.fingerprint == rechunk.fingerprint
+    except TableError:
+        same = False
+    begun = before is not None or any(True for _ in load_receipts(archive.store, run))
+    if same or accept_changes or not begun:
+        return
+    raise ConsentNeeded(
+        f"{plan.output.at}: config, sources or codecs changed since this store was begun, so {rechunk.n_tasks - state.n_done} of "
+        f"its {rechunk.n_tasks} tasks would be done again"
+        + (" and the store would be invisible meanwhile" if before is not None else "")
+        + "; say yes with --accept-changes, or give the output another `at:`",
+        kind="plan-changed",
+        tasks=rechunk.n_tasks,
+        redo=rechunk.n_tasks - state.n_done,
+    )
+
+
+def _run_tasks(
+    archive: Archive, whole: Whole, run: str, plan: RechunkPlan, state: RunState, progress: Progress
+) -> tuple[int, int]:
+    """Do what is left; returns tasks done and bytes written."""
+    pending = state.pending()
+    if not pending:
+        return 0, 0
+    stage = f"rechunk {plan.target}"
+    progress.start(stage, plan.n_tasks, "tasks")
+    progress.advance(stage, state.n_done)
+    place = archive.config.work.partition(":")[0]
+    job = TaskJob(archive.places, f"{place}:{run}", whole.table.pin(), plan.fingerprint)
+    failed: list[tuple[int, DrystoneError]] = []
+    sums = [0, 0]
+
+    def done(_: int, receipt: Receipt) -> None:
+        sums[0] += 1
+        sums[1] += receipt.bytes_written
+        progress.advance(stage)
+
+    def broke(index: int, error: DrystoneError) -> None:
+        failed.append((index, error))
+        progress.note(f"task {index} set aside: {error.message}")
+
+    run_windowed(
+        partial(run_task, job),
+        pending,
+        archive.config.execution,
+        on_done=done,
+        on_failed=broke,
+        tries=archive.config.failures.tries,
+        nbytes=plan.nbytes,
+    )
+    progress.finish(stage)
+    if failed:
+        index, error = failed[0]
+        task = plan.task(index)
+        raise IncompleteRun(
+            f"{plan.target}: {len(failed)} of {plan.n_tasks} tasks were set aside, the others are done and kept; the first is task "
+            f"{index} ({task.array} from {task.start} to {task.stop}): {error.message}; mend the cause and run again",
+            kind=error.kind,
+            failed=len(failed),
+            tasks=plan.n_tasks,
+        )
+    return sums[0], sums[1]
+
+
+def _verify(archive: Archive, whole: Whole, plan: OutputPlan, progress: Progress) -> str:
+    options = archive.config.verify
+    if options.values == "none":
+        return "none"
+    verify_one(archive, plan.output, whole, plan.published, progress=progress)
+    return options.values if options.values == "full" else f"sample {options.share:.3g}"
