@@ -18,10 +18,10 @@ import pyarrow as pa
 from drystone.errors import TableError
 from drystone.storage.store import Store
 from drystone.table.granule_rows import ipc_bytes
-from drystone.table.granules import attempt_pairs
 from drystone.table.log import DeltaLog
 from drystone.table.parts import NewPart, encode_part
 from drystone.table.schema import GRANULES
+from drystone.table.validity import Validity
 from drystone.table.write import WrittenBatch, refuse_collision
 
 __all__ = ["commit_batches", "granules_batch", "put_part"]
@@ -45,7 +45,7 @@ def commit_batches(
     logs: Mapping[str, DeltaLog],
     batches: Sequence[WrittenBatch],
     *,
-    known_pairs: np.ndarray,
+    latest: Validity,
     release: int,
     run_id: str,
     sequence: int,
@@ -54,12 +54,12 @@ def commit_batches(
 
     Parameters
     ----------
-    known_pairs
-        Sorted (granule, attempt) pairs of the table.
+    latest
+        The newest attempt of each granule that the table has.
     release
         The release that these granules will first be part of.
     """
-    granules = _granules(batches, known_pairs, release)
+    granules = _granules(batches, latest, release)
     new_ids = _register_arrays(logs["arrays"], batches)
     for name in ("references", "side", "arrays"):
         log = logs[name]
@@ -81,7 +81,7 @@ def _not_live(log: DeltaLog, parts: list[NewPart], run_id: str, sequence: int) -
     return [p for p in parts if p.name not in live]
 
 
-def _granules(batches: Sequence[WrittenBatch], known: np.ndarray, release: int) -> pa.Table:
+def _granules(batches: Sequence[WrittenBatch], latest: Validity, release: int) -> pa.Table:
     pieces = []
     for batch in batches:
         with pa.ipc.open_stream(batch.granules) as stream:
@@ -89,22 +89,25 @@ def _granules(batches: Sequence[WrittenBatch], known: np.ndarray, release: int) 
     rows = pa.concat_tables(pieces)
     index = GRANULES.get_field_index("valid_from")
     rows = rows.set_column(index, GRANULES.field("valid_from"), pa.array(np.full(len(rows), release, np.int32)))
-    rows = rows.sort_by([("granule_id", "ascending"), ("attempt_id", "ascending")])
-    pairs = attempt_pairs(rows.column("granule_id").to_numpy(), rows.column("attempt_id").to_numpy())
-    taken = np.isin(pairs, known)
-    taken[1:] |= pairs[1:] == pairs[:-1]
-    if taken.any():
-        at = int(np.flatnonzero(taken)[0])
-        granule, attempt = int(pairs[at] >> 32), int(pairs[at] & 0xFFFFFFFF)
+    rows = rows.sort_by([("granule_id", "ascending"), ("attempt_id", "ascending")]).cast(GRANULES)
+    granule, attempt = rows.column("granule_id").to_numpy(), rows.column("attempt_id").to_numpy()
+    at, known = latest.find(granule)
+    late = known & (latest.attempts[at] >= attempt) if len(latest) else known
+    late[1:] |= (granule[1:] == granule[:-1]) & (attempt[1:] == attempt[:-1])
+    if late.any():
+        row = int(np.flatnonzero(late)[0])
+        address = rows.column("address")[row].as_py()
+        newest = int(latest.attempts[at[row]]) if known[row] else int(attempt[row])
         raise TableError(
-            f"attempt {attempt} of granule {granule} ({rows.column('address')[at]}) is in the table already: its rows would "
-            "count twice; "
-            "scan under a new attempt id (next_attempt_id)",
-            kind="attempt-taken",
-            granule=granule,
-            attempt=attempt,
+            f"attempt {attempt[row]} of granule {granule[row]} ({address}) comes after attempt {newest}, which is "
+            "in the table already: it would not count, or its rows would count twice; scan under a new attempt id "
+            "(next_attempt_id, taken once before the batches are handed out)",
+            kind="attempt-old",
+            granule=int(granule[row]),
+            attempt=int(attempt[row]),
+            newest=newest,
         )
-    return rows.cast(GRANULES)
+    return rows
 
 
 def _register_arrays(arrays: DeltaLog, batches: Sequence[WrittenBatch]) -> dict[str, int]:

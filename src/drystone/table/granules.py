@@ -19,7 +19,7 @@ from drystone.table.schema import GRANULES
 from drystone.table.stream import part_by_part
 from drystone.table.validity import Validity
 
-__all__ = ["GranuleIndex", "attempt_pairs", "newest"]
+__all__ = ["GranuleIndex", "newest"]
 
 _KEY = ("granule_id", "attempt_id", "valid_from")
 _IDENTITY = ("address", "size", "mtime_ns", "etag", "format", "n_rows", "digest", "status")
@@ -40,11 +40,6 @@ def newest(granule: NDArray[np.int32], attempt: NDArray[np.int32]) -> NDArray[np
         return order
     sorted_ids = granule[order]
     return order[np.r_[sorted_ids[1:] != sorted_ids[:-1], True]]
-
-
-def attempt_pairs(granule: NDArray[np.int32], attempt: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Granule and attempt as one number each."""
-    return (granule.astype(np.int64) << 32) | attempt.astype(np.int64)
 
 
 class GranuleIndex:
@@ -76,9 +71,11 @@ class GranuleIndex:
         return table.filter(pa.array(table.column("valid_from").to_numpy() <= self.release))
 
     @cached_property
-    def pairs(self) -> NDArray[np.int64]:
-        """Every (granule, attempt) there is, as one sorted number each."""
-        return np.sort(attempt_pairs(self._rows.column("granule_id").to_numpy(), self._rows.column("attempt_id").to_numpy()))
+    def latest(self) -> Validity:
+        """Every granule and its newest attempt, of whatever status."""
+        granule, attempt = self._rows.column("granule_id").to_numpy(), self._rows.column("attempt_id").to_numpy()
+        at = newest(granule, attempt)
+        return Validity(granule[at], attempt[at])
 
     @cached_property
     def validity(self) -> Validity:

@@ -26,7 +26,7 @@ class _Readable(Protocol):
     def arrays(
         self,
         paths: None = None,
-        columns: tuple[str, ...] | None = None,
+        columns: Sequence[str] | None = None,
         granule_ids: NDArray[np.int32] | None = None,
     ) -> Iterator[pa.RecordBatch]: ...
 

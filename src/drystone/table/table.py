@@ -20,19 +20,15 @@ from drystone.errors import TableError
 from drystone.model.array import GroupSpec
 from drystone.model.chunk_rows import RowBatch
 from drystone.model.granule import Granule, Listed
-from drystone.model.placement import Placements
-from drystone.model.release import Release
-from drystone.model.task import Receipt
 from drystone.storage.store import Store
 from drystone.table.commit import commit_batches, granules_batch
 from drystone.table.granule_rows import granule_rows
 from drystone.table.granules import GranuleIndex
 from drystone.table.integrity import verify_granule
-from drystone.table.ledger import commit_receipts, commit_release, read_receipts, read_releases
-from drystone.table.log import DeltaLog, probe_create_only, sweep_log
-from drystone.table.placements import commit_placements, placements_at
+from drystone.table.log import sweep_log
+from drystone.table.records import Records
 from drystone.table.rows import array_rows, expected_rows
-from drystone.table.schema import ARRAYS, GRANULES, SCHEMAS
+from drystone.table.schema import ARRAYS, GRANULES
 from drystone.table.stream import merged, part_by_part
 from drystone.table.validity import Validity
 from drystone.table.write import WrittenBatch, array_id
@@ -60,7 +56,7 @@ class TablePin:
     release: int | None = None
 
 
-class ReferenceTable:
+class ReferenceTable(Records):
     """See the module; made by :meth:`create`, :meth:`open`, :meth:`open_or_create` or :meth:`at`.
 
     Implements :class:`drystone.protocols.RowSource` over the newest valid rows, or those of a release.
@@ -75,10 +71,8 @@ class ReferenceTable:
     """
 
     def __init__(self, store: Store, key: str, versions: Mapping[str, int] | None = None, release: int | None = None) -> None:
-        self.store, self.key, self.release = store, key.strip("/"), release
-        self._logs = {name: DeltaLog(store, self.key, name, None if versions is None else versions[name]) for name in SCHEMAS}
-        self._probed = store.root is not None
-        self._pinned = versions is not None
+        super().__init__(store, key, versions)
+        self.release = release
         # granules first: what they name was committed before them, so a later look at the other logs finds it
         self._index = GranuleIndex(store, self._logs["granules"], release)
         _ = self._logs["granules"].version
@@ -146,11 +140,6 @@ class ReferenceTable:
                 log.refresh()
         self._index = GranuleIndex(self.store, self._logs["granules"], self.release)
 
-    def _probe(self) -> None:
-        if not self._probed:
-            probe_create_only(self.store, self.key)
-            self._probed = True
-
     # ------------------------------------------------------------------ committing scans
 
     def next_granule_id(self) -> int:
@@ -186,7 +175,7 @@ class ReferenceTable:
         Raises
         ------
         TableError
-            ``attempt-taken``, ``array-id-collision``, ``commit-conflict``, ``no-conditional-writes``.
+            ``attempt-old``, ``array-id-collision``, ``commit-conflict``, ``no-conditional-writes``.
         StorageError
             Nothing of it is visible, or all; commit again.
         """
@@ -198,7 +187,7 @@ class ReferenceTable:
             self.store,
             self._logs,
             batches,
-            known_pairs=self._index.pairs,
+            latest=self._index.latest,
             release=self.next_release_id(),
             run_id=run_id,
             sequence=sequence,
@@ -206,20 +195,33 @@ class ReferenceTable:
         self._index = GranuleIndex(self.store, self._logs["granules"], self.release)
         return True
 
-    def set_aside(self, failed: Sequence[tuple[int, Listed, str]], *, attempt_id: int, run_id: str, sequence: int) -> bool:
-        """Record granules that could not be scanned, with the reason of each; their older rows no longer count."""
+    def set_aside(
+        self,
+        failed: Sequence[tuple[int, Listed, str, str]],
+        *,
+        run_id: str,
+        sequence: int,
+        attempt_id: int | None = None,
+    ) -> bool:
+        """Record granules that could not be scanned; their older rows no longer count.
+
+        Parameters
+        ----------
+        failed
+            Granule id, what was listed, the error's kind and the reason, kept as ``kind: reason``.
+        attempt_id
+            None: the next one.
+        """
         if not failed:
             return False
-        return self.commit([self.set_aside_batch(failed, attempt_id)], run_id=run_id, sequence=sequence)
+        attempt = self.next_attempt_id() if attempt_id is None else attempt_id
+        reasons: list[object] = [f"{kind}: {reason}" for _, _, kind, reason in failed]
+        rows = granule_rows([(g, x) for g, x, _, _ in failed], attempt, "set aside", reason=reasons)
+        return self.commit([granules_batch(rows, attempt)], run_id=run_id, sequence=sequence)
 
-    @staticmethod
-    def set_aside_batch(failed: Sequence[tuple[int, Listed, str]], attempt_id: int) -> WrittenBatch:
-        """The same as a batch, to be committed together with scanned ones."""
-        rows = granule_rows([(g, x) for g, x, _ in failed], attempt_id, "set aside", reason=[why for _, _, why in failed])
-        return granules_batch(rows, attempt_id)
-
-    def withdraw(self, granule_ids: Sequence[int], reason: str, *, attempt_id: int, run_id: str, sequence: int) -> bool:
+    def withdraw(self, granule_ids: Sequence[int], reason: str, *, run_id: str, sequence: int) -> bool:
         """Record that granules no longer belong to the archive; releases before stay as they are."""
+        attempt_id = self.next_attempt_id()
         rows = self.granules()
         rows = rows.filter(pa.array(np.isin(rows.column("granule_id").to_numpy(), np.asarray(granule_ids, np.int32))))
         n = len(rows)
@@ -237,12 +239,12 @@ class ReferenceTable:
 
     # ------------------------------------------------------------------ reading granules and arrays
 
-    def granules(self, release: int | None = None, columns: tuple[str, ...] | None = None) -> pa.Table:
+    def granules(self, release: int | None = None, columns: Sequence[str] | None = None) -> pa.Table:
         """The newest row of each granule, by id, of every status; as they were at ``release`` where one is given.
 
         ``columns`` keeps memory small: the group attributes are most of a row.
         """
-        return self._index_at(release).table(columns)
+        return self._index_at(release).table(None if columns is None else tuple(columns))
 
     def granule(self, granule_id: int) -> Granule:
         """One scanned granule by id; ``no-granule`` where it is unknown, set aside or withdrawn."""
@@ -264,14 +266,14 @@ class ReferenceTable:
     def arrays(
         self,
         paths: Collection[str] | None = None,
-        columns: tuple[str, ...] | None = None,
+        columns: Sequence[str] | None = None,
         granule_ids: NDArray[np.int32] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Valid rows of the arrays table, in batches; only of ``granule_ids`` where given.
 
         With ``paths``: path by path, each by granule id. Without: part by part, each by array id and granule id.
         """
-        names = tuple(ARRAYS.names) if columns is None else columns
+        names = tuple(ARRAYS.names) if columns is None else tuple(columns)
         valid = self._valid(granule_ids)
         if paths is None:
             log = self._logs["arrays"]
@@ -330,67 +332,6 @@ class ReferenceTable:
         """
         ids = self._valid(granule_ids).ids
         return sum(verify_granule(self, self.granule(granule_id)) for granule_id in ids.tolist())
-
-    # ------------------------------------------------------------------ placements, releases, receipts
-
-    def commit_placements(self, release_id: int, placements: Mapping[str, Placements]) -> int:
-        """Record where everything lands at a release that is to be published; gives the rows that changed.
-
-        Raises
-        ------
-        TableError
-            ``release-taken``: that release is published and fixed for ever.
-        """
-        if release_id < self.next_release_id():
-            raise TableError(
-                f"release {release_id} is published: its placements are fixed; the next one is {self.next_release_id()}",
-                kind="release-taken",
-                release=release_id,
-            )
-        self._probe()
-        return commit_placements(self.store, self._logs["placements"], release_id, placements)
-
-    def placements(self, release_id: int, path: str) -> Placements:
-        """Where the granules of one array land at a release."""
-        return placements_at(self.store, self._logs["placements"], path, release_id)
-
-    def releases(self) -> list[Release]:
-        """All releases, oldest first."""
-        return read_releases(self.store, self._logs["releases"])
-
-    def release_record(self, release_id: int) -> Release:
-        """One release; ``no-release`` where there is none."""
-        known = self.releases()
-        for release in known:
-            if release.release_id == release_id:
-                return release
-        raise TableError(
-            f"there is no release {release_id}; there are {[r.release_id for r in known] or 'none'}",
-            kind="no-release",
-            release=release_id,
-        )
-
-    def next_release_id(self) -> int:
-        """The number of the next publish; granules committed now first count in it."""
-        return int(self._logs["releases"].live().high["release_id"].max(initial=0)) + 1
-
-    def commit_release(self, release: Release) -> None:
-        """Record a publish; the same record again changes nothing."""
-        self._probe()
-        commit_release(self.store, self._logs["releases"], release)
-
-    def commit_receipts(self, receipts: Sequence[Receipt], *, run_id: str, sequence: int) -> bool:
-        """Record receipts, exactly once; False where this sequence number was recorded before, or there are none."""
-        self._probe()
-        return bool(receipts) and commit_receipts(self.store, self._logs["receipts"], receipts, run_id, sequence)
-
-    def last_receipts_sequence(self, run_id: str) -> int | None:
-        """The last sequence number that a run recorded receipts under, or None."""
-        return self._logs["receipts"].transaction(run_id)
-
-    def receipts(self, fingerprints: Collection[str] | None = None, array: str | None = None) -> Iterator[Receipt]:
-        """Receipts, one a task, of some fingerprints and of one array path, or all."""
-        return read_receipts(self.store, self._logs["receipts"], fingerprints, array)
 
     # ------------------------------------------------------------------ housekeeping
 
