@@ -1,0 +1,88 @@
+"""``drystone``: parse, run one verb, turn whatever happens into words and an exit code.
+
+Nothing but the standard library and the error tree is imported until a verb is chosen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from drystone.cli.output import Output
+from drystone.cli.parser import build_parser
+from drystone.cli.signals import EXIT_STOPPED, Stopped, stoppable
+from drystone.errors import DrystoneError
+
+__all__ = ["main"]
+
+_RESUMABLE = {"scan", "run"}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Parameters
+    ----------
+    argv
+        Arguments without the program's name; None: the process's own.
+
+    Returns
+    -------
+    int
+        The exit code: 0 done, 2 bad config or usage, 3 still running, 4 incomplete, 5 failed, 75 stopped by a signal.
+
+    Examples
+    --------
+    >>> main(["check", "no-such-file.yaml", "--quiet"])
+    2
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        args = build_parser().parse_args(words)
+    except DrystoneError as error:
+        Output(as_json="--json" in words).drystone_error(error)
+        return error.exit_code
+    output = Output(args.json, args.quiet, args.debug)
+    with stoppable():
+        try:
+            return _guarded(args, output)
+        except Stopped as stop:
+            _say_stopped(args, output, stop)
+            return EXIT_STOPPED
+
+
+def _guarded(args: argparse.Namespace, output: Output) -> int:
+    from drystone.cli.verbs import run_verb
+
+    try:
+        return run_verb(args, output)
+    except DrystoneError as error:
+        output.drystone_error(error)
+        return error.exit_code
+    except BrokenPipeError:
+        # the reader of our output went away (| head): nothing is wrong, and nothing more can be said
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        text = f"{error.strerror or error}{where}; what is done is kept, run again"
+        output.error(error, "io", text, {"errno": error.errno})
+        return 4
+    except Exception as error:  # noqa: BLE001 - the last door: a traceback is no message
+        text = f"unexpected {type(error).__name__}: {error}; this is a bug in drystone, --debug prints where"
+        output.error(error, "internal", text, {"type": type(error).__name__})
+        return 5
+
+
+def _say_stopped(args: argparse.Namespace, output: Output, stop: Stopped) -> None:
+    if args.verb in _RESUMABLE and not args.dry_run:
+        text = f"stopped by {stop.name}; what is done is kept: run `drystone {args.verb} {args.config}` again and it continues"
+    else:
+        text = f"stopped by {stop.name}; nothing was changed"
+    output.error(stop, "stopped", text, {"signal": stop.name})
+
+
+if __name__ == "__main__":
+    sys.exit(main())
