@@ -112,7 +112,7 @@ def run_archive(
         scan = scan_archive(archive, progress=progress, dry_run=True, listed=listed)
         plan = plan_archive(archive, progress=progress) if not scan.to_scan else None
         return RunReport(scan, (), None, plan=plan)
-    with Lease(archive.store, archive.key("lease")) as lease:
+    with Lease(archive.store, archive.key("lease"), purpose="run") as lease:
         scan = scan_archive(archive, progress=progress, listed=listed)
         whole = whole_of(archive, listed)
         plans = [plan_output(archive, whole, i, o) for i, o in enumerate(archive.config.outputs)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from drystone.errors import StorageError, TableError
@@ -11,7 +12,7 @@ from drystone.pipeline.granules import granule_rows
 from drystone.pipeline.plan_text import size
 from drystone.pipeline.published import read_published
 from drystone.pipeline.storing import state_of
-from drystone.publish.lease import Holder, holder_of
+from drystone.publish.lease import LeaseRecord, holder_of
 from drystone.rechunk.plan_file import load_plan
 
 __all__ = ["OutputStatus", "StatusReport", "status_of"]
@@ -66,7 +67,7 @@ class StatusReport:
     granules: int
     set_aside: tuple[tuple[str, str], ...]
     refused: tuple[tuple[str, str, str], ...]
-    running: Holder | None
+    running: LeaseRecord | None
     outputs: tuple[OutputStatus, ...]
     releases: int
 
@@ -84,7 +85,7 @@ class StatusReport:
             "granules": self.granules,
             "set_aside": [{"granule": a, "reason": r} for a, r in self.set_aside],
             "refused": [{"granule": g, "path": p, "reason": r} for g, p, r in self.refused],
-            "running": None if self.running is None else {"owner": self.running.owner, "age_seconds": self.running.age},
+            "running": None if self.running is None else _holder_json(self.running),
             "outputs": [o.to_json() for o in self.outputs],
             "releases": self.releases,
             "exit_code": self.exit_code,
@@ -94,12 +95,21 @@ class StatusReport:
         """For people."""
         out = [f"{self.name}: {self.granules:,} granules scanned, {len(self.set_aside)} set aside, {self.releases} releases"]
         if self.running is not None:
-            out.append(f"  a driver is at work: {self.running.owner}, last heard {self.running.age:.0f} s ago")
+            out.append(f"  a driver is at work: {self.running.owner(time.time())}")
         out += [f"  set aside: {a}: {r}" for a, r in self.set_aside[:20]]
         out += [f"  not referenced: {p} (in {g} and maybe others): {r}" for g, p, r in self.refused[:20]]
         for o in self.outputs:
             out += [f"  {line}" for line in o.lines()]
         return out
+
+
+def _holder_json(record: LeaseRecord) -> dict[str, object]:
+    return {
+        "host": record.host,
+        "pid": record.pid,
+        "purpose": record.purpose,
+        "age_seconds": round(time.time() - record.renewed, 1),
+    }
 
 
 def status_of(archive: Archive) -> StatusReport:

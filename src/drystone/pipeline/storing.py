@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from drystone.emit.view import TableView
 from drystone.errors import ConsentNeeded, DrystoneError, IncompleteRun, TableError
 from drystone.execute.engine import run_windowed
+from drystone.execute.resources import resolve
 from drystone.fetch.fetcher import Fetcher
 from drystone.model.placement import CombinedArray
 from drystone.model.progress import Progress
@@ -197,7 +198,7 @@ def _run_tasks(
         on_done=done,
         on_failed=broke,
         tries=archive.config.failures.tries,
-        nbytes=plan.nbytes,
+        inline=resolve(archive.config.execution, plan.nbytes).inline,
     )
     progress.finish(stage)
     if failed:
