@@ -10,12 +10,18 @@ from __future__ import annotations
 import re
 from urllib.parse import parse_qsl, urlsplit
 
-__all__ = ["HERE", "PLACE_PATTERN", "SCHEMES", "WORK", "has_credentials", "parse_address", "parse_url"]
+__all__ = ["CREDENTIAL_HINT", "HERE", "PLACE_PATTERN", "SCHEMES", "WORK", "has_credentials", "parse_address", "parse_url"]
 
 HERE = "here"
 WORK = "work"
 SCHEMES = ("file", "s3", "gs", "az", "abfs", "http", "https", "memory")
 PLACE_PATTERN = r"^[A-Za-z][A-Za-z0-9_-]*$"
+
+CREDENTIAL_HINT = (
+    "credentials never go into a config: put them in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+    "GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_KEY) or the usual profile files, and take this one out of every "
+    "copy of the file"
+)
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9_-]*):(.*)\Z", re.DOTALL)
 # query keys of signed URLs
@@ -45,9 +51,11 @@ def parse_address(text: str) -> tuple[bool, str]:
     'name a place for it, storage: {raw: {url: "file:/data/raw"}}, and write raw:*.nc'
     """
     text = text.strip()
+    if has_credentials(text):
+        return False, CREDENTIAL_HINT
     if "://" in text:
         root, _, rest = text.rpartition("/")
-        return _name_a_place(_without_user(root), rest)
+        return _name_a_place(root, rest)
     if text.startswith(("/", "~")):
         root, _, rest = _literal_folder(text)
         return _name_a_place(f"file:{root}", rest)
@@ -105,9 +113,3 @@ def has_credentials(url: str) -> bool:
     """
     parts = urlsplit(url)
     return "@" in parts.netloc or any(k.lower() in _SIGNED for k, _ in parse_qsl(parts.query, keep_blank_values=True))
-
-
-def _without_user(url: str) -> str:
-    scheme, _, rest = url.partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"

@@ -9,8 +9,9 @@ from dataclasses import asdict, replace
 from typing import Literal, cast
 
 from drystone.config.addresses import HERE, WORK
-from drystone.config.checks import mapping_of, pairs_of
+from drystone.config.checks import chosen_of, mapping_of
 from drystone.config.keys import UNBALANCED
+from drystone.config.sections import Chosen
 from drystone.model.options import (
     ArchiveConfig,
     AxisOptions,
@@ -44,7 +45,7 @@ def build(values: Mapping[str, object], base: str) -> ArchiveConfig:
         places=_places(mapping_of(values.get("storage"))),
         base=base,
         granules=_sources(sources),
-        outputs=tuple(_output(kind, output) for _, kind, output in pairs_of(values["outputs"])),
+        outputs=tuple(_output(kind, output) for _, kind, output in chosen_of(values["outputs"])),
         format=cast(str, archive.get("format", "auto")),
         work=f"{WORK}:",
         combine=_combine(mapping_of(values.get("combine"))),
@@ -86,11 +87,9 @@ def _places(storage: Mapping[str, object]) -> dict[str, tuple[str, Mapping[str, 
 def _sources(value: object) -> tuple[GranuleSet, ...]:
     if isinstance(value, str):
         return (GranuleSet("glob", value),)
-    items = cast("tuple[object, ...]", value)
-    if len(items) == 2 and isinstance(items[1], Mapping):
-        lister = cast(str, items[0])
-        return (GranuleSet(lister, cast(str, items[1][lister])),)
-    return tuple(s for item in items for s in _sources(item))
+    if isinstance(value, Chosen):
+        return (GranuleSet(value.key, cast(str, mapping_of(value.values)[value.key])),)
+    return tuple(s for item in cast("tuple[object, ...]", value) for s in _sources(item))
 
 
 def _combine(values: Mapping[str, object]) -> CombineOptions:
@@ -116,16 +115,11 @@ def _edges(value: object) -> dict[str, int | str]:
 
 
 def _codecs(value: object) -> tuple[tuple[str, Mapping[str, int | str | bool]], ...]:
-    if value is None:
-        return ()
-    steps = cast("tuple[object, ...]", value)
-    if isinstance(steps[0], str):
-        steps = (steps,)
     out = []
-    for step in steps:
-        name, params = cast("tuple[str, Mapping[str, int | str | bool]]", step)
-        given = {"clevel" if (name, k) == ("blosc", "level") else k: v for k, v in params.items()}
-        out.append((name, {**_CODEC_DEFAULTS[name], **given}))
+    for _, name, params in chosen_of(value):
+        given = cast("Mapping[str, int | str | bool]", params)
+        renamed = {"clevel" if (name, k) == ("blosc", "level") else k: v for k, v in given.items()}
+        out.append((name, {**_CODEC_DEFAULTS[name], **renamed}))
     return tuple(out)
 
 

@@ -13,8 +13,9 @@ from drystone.config.addresses import HERE, SCHEMES, WORK
 from drystone.config.keys import UNBALANCED
 from drystone.config.kinds import INVALID, did_you_mean, nearest
 from drystone.config.problem import Report, join
+from drystone.config.sections import Chosen
 
-__all__ = ["check", "mapping_of", "pairs_of"]
+__all__ = ["check", "chosen_of", "mapping_of"]
 
 type Values = Mapping[str, object]
 
@@ -24,12 +25,11 @@ def mapping_of(value: object) -> Values:
     return value if isinstance(value, Mapping) else {}
 
 
-def pairs_of(value: object) -> Iterator[tuple[int, str, Values]]:
-    """Position, telling key and values of each valid variant in a list."""
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        for i, item in enumerate(value):
-            if isinstance(item, tuple) and isinstance(item[1], Mapping):
-                yield i, str(item[0]), item[1]
+def chosen_of(value: object) -> Iterator[tuple[int, str, Values]]:
+    """Position, telling key and values of each valid choice: one, or those in a list."""
+    for i, item in enumerate(value if isinstance(value, tuple) else (value,)):
+        if isinstance(item, Chosen) and isinstance(item.values, Mapping):
+            yield i, item.key, item.values
 
 
 def check(values: Values, report: Report) -> None:
@@ -39,7 +39,7 @@ def check(values: Values, report: Report) -> None:
     _granules(values, storage, report)
     _format(mapping_of(values.get("archive")), report)
     _axis(mapping_of(values.get("combine")).get("along"), report)
-    outputs = list(pairs_of(values.get("outputs")))
+    outputs = list(chosen_of(values.get("outputs")))
     for i, _, output in outputs:
         where = join("outputs", i)
         _target(output.get("at"), storage, join(where, "at"), report)
@@ -82,10 +82,10 @@ def _granules(values: Values, storage: Values, report: Report) -> None:
 def _sources(where: str, value: object) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
         yield where, value
-    elif isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], Mapping):
-        address = value[1].get(str(value[0]))
+    elif isinstance(value, Chosen):
+        address = mapping_of(value.values).get(value.key)
         if isinstance(address, str):
-            yield join(where, str(value[0])), address
+            yield join(where, value.key), address
     elif isinstance(value, tuple):
         for i, item in enumerate(value):
             yield from _sources(join(where, i), item)
@@ -165,16 +165,12 @@ def _shards(output: Values, where: str, report: Report) -> None:
 
 
 def _codecs(codecs: object, where: str, report: Report) -> None:
-    if not isinstance(codecs, tuple):
-        return
-    steps = codecs if codecs and isinstance(codecs[0], tuple) else (codecs,)
-    names = [str(s[0]) for s in steps if isinstance(s, tuple)]
-    if len(names) > 1:
-        report.add(where, "one compressor", ", ".join(names), "keep one; blosc shuffles by itself")
-    for i, step in enumerate(steps):
-        params = mapping_of(step[1]) if isinstance(step, tuple) else {}
+    steps = list(chosen_of(codecs))
+    if len(steps) > 1:
+        report.add(where, "one compressor", ", ".join(name for _, name, _ in steps), "keep one; blosc shuffles by itself")
+    for i, name, params in steps:
         if "level" in params and "clevel" in params:
-            here = join(join(where, i) if isinstance(codecs[0], tuple) else where, "blosc")
+            here = join(join(where, i) if isinstance(codecs, tuple) else where, name)
             report.add(here, "level once", "level and clevel", "they are the same: keep level")
 
 

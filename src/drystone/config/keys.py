@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from drystone.config.addresses import PLACE_PATTERN, has_credentials, parse_address, parse_url
+from drystone.config.addresses import CREDENTIAL_HINT, PLACE_PATTERN, has_credentials, parse_address, parse_url
 from drystone.config.kinds import INVALID, Choice, Either, Integer, Kind, Parsed, Schema, Size, Text, Truth
 from drystone.config.nodes import Node
 from drystone.config.problem import Report
-from drystone.config.sections import CREDENTIAL_HINT, Key, ListOf, MapOf, OneKey, Section, Variants
+from drystone.config.sections import Key, ListOf, MapOf, OneKey, Section, Variants
 from drystone.config.units import SHARE_PATTERN, parse_share, parse_size
 
 __all__ = ["ROOT", "UNBALANCED"]
@@ -30,7 +30,7 @@ class _Url(Parsed):
     def read(self, node: Node, where: str, report: Report) -> object:
         """The root without a trailing slash."""
         if isinstance(node.scalar, str) and has_credentials(node.scalar):
-            report.add(where, "a URL without credentials", "a URL that carries them (not shown)", CREDENTIAL_HINT, node.at)
+            report.add(where, "a URL without credentials", node.found(), CREDENTIAL_HINT, node.at)
             return INVALID
         return Parsed.read(self, node, where, report)
 
@@ -43,7 +43,7 @@ class _Public(Text):
     def read(self, node: Node, where: str, report: Report) -> object:
         """The text, unless it carries credentials: it would be published in every reference."""
         if isinstance(node.scalar, str) and has_credentials(node.scalar):
-            report.add(where, "a URL without credentials", "a URL that carries them (not shown)", CREDENTIAL_HINT, node.at)
+            report.add(where, "a URL without credentials", node.found(), CREDENTIAL_HINT, node.at)
             return INVALID
         return Text.read(self, node, where, report)
 

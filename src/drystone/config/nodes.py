@@ -14,6 +14,7 @@ from typing import Literal
 
 import yaml
 
+from drystone.config.addresses import has_credentials
 from drystone.config.problem import Report, join
 
 __all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_NODES", "Entry", "Node", "parse"]
@@ -73,7 +74,8 @@ class Node:
                 keys = ", ".join(e.key for e in self.entries[:5])
                 return f"a mapping with the keys {_short(keys)}" if keys else "an empty mapping"
             case _:
-                return _short(repr(self.scalar))
+                hidden = isinstance(self.scalar, str) and has_credentials(self.scalar)
+                return "a URL that carries credentials (not shown)" if hidden else _short(repr(self.scalar))
 
     def plain(self) -> Plain:
         """The value without places."""

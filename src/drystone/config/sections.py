@@ -10,17 +10,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from drystone.config.kinds import INVALID, Kind, Schema, did_you_mean
+from drystone.config.addresses import CREDENTIAL_HINT
+from drystone.config.kinds import INVALID, Kind, Schema, did_you_mean, nearest
 from drystone.config.nodes import Entry, Node
 from drystone.config.problem import Report, join
 
-__all__ = ["CREDENTIAL_HINT", "Key", "ListOf", "MapOf", "OneKey", "Section", "Variants", "looks_secret"]
+__all__ = ["Chosen", "Key", "ListOf", "MapOf", "OneKey", "Section", "Variants", "looks_secret"]
 
-CREDENTIAL_HINT = (
-    "credentials never go into a config: put them in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
-    "GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_KEY) or the usual profile files, and take this one out of every "
-    "copy of the file"
-)
 _SECRET = re.compile(r"secret|token|passw|credential|acces+_?key|api_?key|private_?key|account_?key|shared_?key|(^|_)sas(_|$)")
 
 
@@ -95,11 +91,17 @@ class Section:
                 continue
             report.mark(here, entry.node.line, entry.node.column)
             values[key.name] = key.kind.read(entry.node, here, report)
+        self._missing(node, where, report, values)
+        return values
+
+    def _missing(self, node: Node, where: str, report: Report, values: dict[str, object]) -> None:
+        known = [k.name for k in self.keys]
+        misspelt = {nearest(e.key, known) for e in node.entries if self.key(e.key) is None}
         for key in self.keys:
             if key.required and node.get(key.name) is None:
-                report.add(join(where, key.name), key.kind.expected, "nothing", f"add the key {key.name}", node.at)
                 values[key.name] = INVALID
-        return values
+                if key.name not in misspelt:  # the misspelt key was told already
+                    report.add(join(where, key.name), key.kind.expected, "nothing", f"add the key {key.name}", node.at)
 
     def _unknown(self, entry: Entry, here: str, report: Report) -> None:
         at = (entry.line, entry.column)
@@ -201,8 +203,16 @@ class MapOf:
 
 
 @dataclass(frozen=True, slots=True)
+class Chosen:
+    """The key that told which section it is, and that section's values (INVALID where they are no mapping)."""
+
+    key: str
+    values: object
+
+
+@dataclass(frozen=True, slots=True)
 class OneKey:
-    """A mapping with exactly one key, whose value's kind depends on it; read into ``(key, value)``.
+    """A mapping with exactly one key, whose value's kind depends on it; read into :class:`Chosen`.
 
     A bare word stands for the key with nothing said, where ``words`` allows.
     """
@@ -218,7 +228,7 @@ class OneKey:
         return f"{self.noun} ({', '.join(self.options)})"
 
     def read(self, node: Node, where: str, report: Report) -> object:
-        """A pair."""
+        """What was chosen."""
         if self.words and isinstance(node.scalar, str):
             name, at, value = node.scalar, node.at, Node("mapping", node.line, node.column)
         elif node.kind == "mapping" and len(node.entries) == 1:
@@ -235,7 +245,7 @@ class OneKey:
             )
             report.add(where, self.expected, name, hint, at)
             return INVALID
-        return name, self.options[name].read(value, join(where, name), report)
+        return Chosen(name, self.options[name].read(value, join(where, name), report))
 
     def schema(self) -> Schema:
         """Any of the options."""
@@ -248,7 +258,7 @@ class OneKey:
 
 @dataclass(frozen=True, slots=True)
 class Variants:
-    """Sections told apart by a key that only one of them has; read into ``(that key, the section's dict)``."""
+    """Sections told apart by a key that only one of them has; read into :class:`Chosen`."""
 
     noun: str
     options: Mapping[str, Section]
@@ -260,13 +270,13 @@ class Variants:
         return f"{self.noun}, told by the key {' or '.join(self.options)}"
 
     def read(self, node: Node, where: str, report: Report) -> object:
-        """A pair."""
+        """What was chosen."""
         if node.kind != "mapping":
             report.add(where, self.expected, node.found(), "", node.at)
             return INVALID
         told = [e for e in node.entries if e.key in self.options]
         if len(told) == 1:
-            return told[0].key, self.options[told[0].key].read(node, where, report)
+            return Chosen(told[0].key, self.options[told[0].key].read(node, where, report))
         coming = next((e for e in node.entries if e.key in self.later), None)
         if len(told) > 1:
             found = " and ".join(e.key for e in told)
