@@ -1,0 +1,250 @@
+"""Attributes of one HDF5 object through the low-level API, bit for bit.
+
+h5py's ``.attrs`` converts: text that is no UTF-8, null dataspaces, enums and references come out changed or raise. Here
+the bytes are read as stored. What the file format itself uses (dimension scales, netCDF's bookkeeping) is set apart in
+:class:`Bookkeeping`; an attribute that cannot be kept becomes a warning and loses nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import h5py
+import numpy as np
+from h5py import h5, h5a, h5r, h5t
+
+from drystone.model.attributes import Attribute, Attributes
+from drystone.model.chunk_rows import Refusal
+from drystone.scan.hdf5.dtypes import UnsupportedType, stored_type
+
+__all__ = ["LIBRARY_ERRORS", "Bookkeeping", "ObjectAttributes", "finished", "read_attributes"]
+
+# what h5py raises when the library fails on one object; nothing else is taken for a fault of the file
+LIBRARY_ERRORS = (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError, MemoryError, NotImplementedError)
+
+MAX_ATTRIBUTE_BYTES = 1 << 20
+MAX_ATTRIBUTES = 65_536
+
+_SET_APART = frozenset(
+    {
+        b"CLASS",
+        b"NAME",
+        b"DIMENSION_LIST",
+        b"REFERENCE_LIST",
+        b"_Netcdf4Dimid",
+        b"_Netcdf4Coordinates",
+        b"_NCProperties",
+        b"_nc3_strict",
+    }
+)
+# attributes that every reader takes for one number, though some writers store an array of length 1
+_SINGLE = frozenset(
+    {"_FillValue", "missing_value", "scale_factor", "add_offset", "valid_min", "valid_max", "_Unsigned", "fmissing_value"}
+)
+
+
+@dataclass(slots=True)
+class Bookkeeping:
+    """What the format stores as attributes for itself.
+
+    Parameters
+    ----------
+    is_scale
+        Whether the object is a dimension scale.
+    scale_name
+        The scale's ``NAME``.
+    dimid, coordinate_ids
+        netCDF's own dimension numbers, of the scale itself and of each axis.
+    has_dimension_list
+        Whether axes are attached to scales.
+    netcdf
+        Whether a netCDF library wrote the object.
+    """
+
+    is_scale: bool = False
+    scale_name: bytes = b""
+    dimid: int | None = None
+    coordinate_ids: tuple[int, ...] | None = None
+    has_dimension_list: bool = False
+    netcdf: bool = False
+
+
+@dataclass(slots=True)
+class ObjectAttributes:
+    """Attributes in file order, what was set apart, and warnings."""
+
+    items: list[tuple[str, Attribute]] = field(default_factory=list)
+    own: Bookkeeping = field(default_factory=Bookkeeping)
+    warnings: list[Refusal] = field(default_factory=list)
+
+
+def read_attributes(oid: h5py.h5d.DatasetID | h5py.h5g.GroupID, path: str) -> ObjectAttributes:
+    """Read all attributes of an object."""
+    out = ObjectAttributes()
+    names: list[bytes] = []
+    try:
+        # the order of creation where the file keeps it (netCDF does), else by name
+        h5a.iterate(oid, names.append, index_type=h5.INDEX_CRT_ORDER)
+    except LIBRARY_ERRORS:
+        names.clear()
+        try:
+            h5a.iterate(oid, names.append, index_type=h5.INDEX_NAME)
+        except LIBRARY_ERRORS as error:
+            out.warnings.append(Refusal(path, "attributes", f"the attributes of {path} cannot be listed: {_first(error)}"))
+    scale_class = False
+    for raw in names[:MAX_ATTRIBUTES]:
+        name = _decode_name(raw)
+        try:
+            if raw in _SET_APART:
+                if raw == b"CLASS":
+                    scale_class = _is_scale_class(oid)
+                elif _set_apart(out.own, oid, raw):
+                    continue
+            attribute = _read(oid, raw)
+        except UnsupportedType as found:
+            out.warnings.append(Refusal(path, "attribute", f"attribute {name!r} of {path} is left out: {found.reason}"))
+        except LIBRARY_ERRORS as error:
+            out.warnings.append(Refusal(path, "attribute", f"attribute {name!r} of {path} is left out: {_first(error)}"))
+        else:
+            out.items.append((name, attribute))
+    if len(names) > MAX_ATTRIBUTES:
+        reason = f"{path} has {len(names)} attributes; those after the first {MAX_ATTRIBUTES} are left out"
+        out.warnings.append(Refusal(path, "attribute", reason))
+    if scale_class:
+        out.own.is_scale = True
+        out.own.scale_name = next((_bytes_of(a) for n, a in out.items if n == "NAME"), b"")
+        out.items = [(n, a) for n, a in out.items if n not in ("CLASS", "NAME")]
+    return out
+
+
+def finished(items: list[tuple[str, Attribute]], *, netcdf: bool) -> Attributes:
+    """The attributes of a file of a known kind.
+
+    netCDF stores every number as an array and cannot tell one from an array of length 1, so there it is one number; in
+    other HDF5 the writer's choice is kept but for CF's own single numbers.
+    """
+    kept = [
+        (n, Attribute(a.dtype, None, a.data, a.text) if a.shape == (1,) and (netcdf or n in _SINGLE) else a) for n, a in items
+    ]
+    return Attributes(tuple(kept))
+
+
+def _first(error: BaseException) -> str:
+    text = str(error)
+    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
+
+
+def _decode_name(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def _bytes_of(attribute: Attribute) -> bytes:
+    return attribute.text[0].encode() if attribute.text else attribute.data
+
+
+def _is_scale_class(oid: object) -> bool:
+    attribute = _read(oid, b"CLASS")
+    return _bytes_of(attribute) == b"DIMENSION_SCALE"
+
+
+def _set_apart(own: Bookkeeping, oid: object, raw: bytes) -> bool:
+    """Take a bookkeeping attribute; False where it must be read as an ordinary one too."""
+    if raw == b"NAME":
+        return False
+    own.netcdf = own.netcdf or raw not in (b"DIMENSION_LIST", b"REFERENCE_LIST")
+    if raw == b"DIMENSION_LIST":
+        own.has_dimension_list = True
+    elif raw == b"_Netcdf4Dimid":
+        value = _read(oid, raw).value
+        own.dimid = int(np.ravel(value)[0])
+    elif raw == b"_Netcdf4Coordinates":
+        own.coordinate_ids = tuple(int(v) for v in np.ravel(_read(oid, raw).value))
+    return True
+
+
+def _read(oid: object, raw: bytes) -> Attribute:
+    aid = h5a.open(oid, raw)
+    tid = aid.get_type()
+    shape = aid.shape
+    if shape is None:
+        return _null(tid)
+    size = math.prod(shape) * int(tid.get_size())
+    if size > MAX_ATTRIBUTE_BYTES:
+        raise UnsupportedType("attribute", f"it has {size} bytes, more than the limit of {MAX_ATTRIBUTE_BYTES}")
+    kind = tid.get_class()
+    if kind == h5t.REFERENCE:
+        return _references(aid, oid)
+    if kind == h5t.VLEN:
+        return _sequence(aid, shape)
+    stored = stored_type(tid)
+    if stored.is_text:
+        return _texts(aid, shape)
+    full = (*shape, *stored.inner)
+    values = np.empty(full, stored.dtype)
+    if values.size:
+        if stored.converted is None:
+            aid.read(values, tid)
+        else:
+            aid.read(values)
+    if kind == h5t.STRING and not full:
+        return Attribute.of(values.item())
+    if kind == h5t.STRING:
+        return Attribute.of(values)
+    if stored.dtype.kind in "biufc":
+        little = values.astype(stored.dtype.newbyteorder("<"), copy=False)
+        return Attribute(little.dtype.str, full or None, little.tobytes())
+    return Attribute("bytes", full or None, values.tobytes())
+
+
+def _null(tid: h5t.TypeID) -> Attribute:
+    """A null dataspace: netCDF's way to store empty text, and an empty list of anything else."""
+    if tid.get_class() == h5t.STRING:
+        return Attribute.of("")
+    stored = stored_type(tid)
+    return Attribute.of(np.empty(0, stored.dtype))
+
+
+def _texts(aid: h5a.AttrID, shape: tuple[int, ...]) -> Attribute:
+    values = np.empty(shape, aid.dtype)
+    if values.size:
+        aid.read(values)
+    # the library gives bytes, and None where the heap holds nothing
+    items = [b"" if v is None else v if isinstance(v, bytes) else str(v).encode() for v in values.reshape(-1).tolist()]
+    total = sum(map(len, items))
+    if total > MAX_ATTRIBUTE_BYTES:
+        raise UnsupportedType("attribute", f"its text has {total} bytes, more than the limit of {MAX_ATTRIBUTE_BYTES}")
+    if shape == ():
+        return Attribute.of(items[0])
+    filled = np.empty(len(items), object)
+    filled[:] = items
+    return Attribute.of(filled.reshape(shape))
+
+
+def _references(aid: h5a.AttrID, oid: object) -> Attribute:
+    """References to objects are kept as the paths they point to."""
+    values = np.empty(aid.shape, aid.dtype)
+    if values.size:
+        aid.read(values)
+    names = []
+    for reference in values.reshape(-1).tolist():
+        name = h5r.get_name(reference, oid) if reference else None
+        names.append("" if name is None else _decode_name(name))
+    return Attribute("text", aid.shape or None, b"", tuple(names))
+
+
+def _sequence(aid: h5a.AttrID, shape: tuple[int, ...]) -> Attribute:
+    """One variable-length sequence of numbers is a list of numbers; more than one has no form."""
+    if math.prod(shape) != 1:
+        raise UnsupportedType("attribute", "it holds several variable-length sequences")
+    values = np.empty(shape, aid.dtype)
+    aid.read(values)
+    item = np.asarray(values.reshape(-1)[0])
+    if item.dtype.kind not in "biufc":
+        raise UnsupportedType("attribute", "it holds a variable-length sequence of something else than numbers")
+    if item.nbytes > MAX_ATTRIBUTE_BYTES:
+        raise UnsupportedType("attribute", f"it has {item.nbytes} bytes, more than the limit of {MAX_ATTRIBUTE_BYTES}")
+    return Attribute.of(item)

@@ -1,0 +1,178 @@
+"""Where the chunks of an HDF5 dataset lie, as columns.
+
+Two ways. The library walks every kind of index and calls back once a chunk: that costs more than a microsecond each. The
+index of nearly every archive file is a version 1 B-tree, whose nodes are plain records; those are read directly and
+taken apart by NumPy, tens of times faster. Anything unexpected in a node gives the walk back to the library, which then
+says what is wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import h5py
+import numpy as np
+from h5py import h5d
+from numpy.typing import NDArray
+
+from drystone.scan.hdf5.opening import OpenFile
+
+__all__ = ["ChunkColumns", "TooManyChunks", "base_relative", "library_columns", "tree_columns"]
+
+_FLUSH = 1 << 16
+_NODE_HEAD = 24
+_TREE_K = 32  # half the entries of a node, unless the file says otherwise; a larger node goes to the library
+
+
+class TooManyChunks(Exception):  # becomes a ScanError that names the granule
+    """More chunks than the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkColumns:
+    """Chunks in the index's order.
+
+    ``start`` is int64 (n, rank), the first element of each chunk; ``offset``, ``length`` int64 (n,) count from byte 0 of
+    the file; ``mask`` int64 (n,) is the filter mask.
+    """
+
+    start: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    length: NDArray[np.int64]
+    mask: NDArray[np.int64]
+
+
+def library_columns(dsid: h5d.DatasetID, rank: int, limit: int) -> ChunkColumns:
+    """Walk the index through the library, in blocks of bounded size.
+
+    Raises
+    ------
+    TooManyChunks
+        Past ``limit``.
+    """
+    blocks: list[NDArray[np.int64]] = []
+    starts: list[NDArray[np.int64]] = []
+    flat: list[int] = []
+    places: list[int] = []
+    extend, more = flat.extend, places.extend
+    left = limit
+
+    def flush() -> None:
+        nonlocal left
+        blocks.append(np.array(places, np.int64).reshape(-1, 3))
+        starts.append(np.array(flat, np.int64).reshape(-1, rank))
+        left -= len(blocks[-1])
+        flat.clear()
+        places.clear()
+
+    def take(info: tuple[tuple[int, ...], int, int, int]) -> bool | None:
+        extend(info[0])
+        more(info[1:])
+        if len(places) >= 3 * _FLUSH:
+            flush()
+            return left < 0 or None
+        return None
+
+    dsid.chunk_iter(take)
+    flush()
+    if left < 0:
+        raise TooManyChunks
+    place = np.concatenate(blocks)
+    return ChunkColumns(np.concatenate(starts), place[:, 1].copy(), place[:, 2].copy(), place[:, 0].copy())
+
+
+@cache
+def base_relative() -> bool:
+    """Whether this library leaves the user block out of the offsets of chunks, as some versions do.
+
+    Asked of the library itself, with a file in memory, because version numbers do not tell it.
+    """
+    with h5py.File("drystone-probe", "w", driver="core", backing_store=False, userblock_size=512) as probe:
+        mark = np.arange(1, 17, dtype="<u8") * np.uint64(0x0102_0304_0506_0708)
+        dataset = probe.create_dataset("x", data=mark, chunks=(16,))
+        probe.flush()
+        found: list[int] = []
+        dataset.id.chunk_iter(lambda info: found.append(info[2]))
+        image = probe.id.get_file_image()
+    return bool(image[found[0] : found[0] + mark.nbytes] != mark.tobytes())
+
+
+def tree_columns(file: OpenFile, root: int, rank: int, limit: int) -> ChunkColumns | None:
+    """Read a version 1 B-tree of chunks; None where anything in it is not as expected.
+
+    Parameters
+    ----------
+    root
+        Address of the root node from byte 0 of the file.
+    rank
+        Of the dataset; it gives the size of a key.
+
+    Raises
+    ------
+    TooManyChunks
+        Past ``limit``.
+    """
+    if file.superblock.offset_size != 8:
+        return None
+    words = rank + 3  # of an entry: size and mask, starts and a zero, child; after the last entry one more key
+    node = _NODE_HEAD + 8 * (2 * _TREE_K * words + words - 1)
+    addresses = np.array([root], np.int64)
+    level: int | None = None
+    budget = max(1, file.size // node + 1)
+    while True:
+        budget -= len(addresses)
+        if budget < 0:
+            return None
+        if len(addresses) > limit:
+            raise TooManyChunks
+        entries = _nodes(file, addresses, node, words, level)
+        if entries is None:
+            return None
+        level, rows = entries
+        if level == 0:
+            return _columns(rows, file.superblock.base, rank, limit)
+        child = rows[:, -1]
+        if len(child) == 0 or child.max() >= np.uint64(file.size):
+            return None
+        addresses = child.astype(np.int64) + file.superblock.base
+        level -= 1
+
+
+def _nodes(
+    file: OpenFile, addresses: NDArray[np.int64], node: int, words: int, level: int | None
+) -> tuple[int, NDArray[np.uint64]] | None:
+    """The entries of nodes of one level, one after the other: uint64 (n, words)."""
+    read = file.bytes.read
+    data = b"".join([read(a, node) for a in addresses.tolist()])
+    if len(data) != node * len(addresses):
+        return None
+    raw = np.frombuffer(data, np.uint8).reshape(len(addresses), node)
+    head = raw[:, :8].tobytes()
+    kinds = np.frombuffer(head, np.dtype([("sign", "S4"), ("type", "u1"), ("level", "u1"), ("used", "<u2")]))
+    found = int(kinds["level"][0])
+    if level is not None and found != level:
+        return None
+    used = kinds["used"].astype(np.int64)
+    good = (kinds["sign"] == b"TREE") & (kinds["type"] == 1) & (kinds["level"] == found) & (used <= 2 * _TREE_K)
+    if not good.all():
+        return None
+    body = np.frombuffer(data, "<u8").reshape(len(addresses), node // 8)[:, _NODE_HEAD // 8 :]
+    entries = body[:, : 2 * _TREE_K * words].reshape(len(addresses), 2 * _TREE_K, words)
+    mine = np.arange(2 * _TREE_K)[None, :] < used[:, None]
+    return found, entries[mine]
+
+
+def _columns(rows: NDArray[np.uint64], base: int, rank: int, limit: int) -> ChunkColumns | None:
+    if len(rows) > limit:
+        raise TooManyChunks
+    if len(rows) and rows[:, 1:].max() >= np.uint64(1 << 62):
+        return None
+    word = rows[:, 0]
+    places = rows[:, 1:].astype(np.int64)
+    return ChunkColumns(
+        np.ascontiguousarray(places[:, :rank]),
+        places[:, -1] + base,
+        (word & np.uint64(0xFFFF_FFFF)).astype(np.int64),
+        (word >> np.uint64(32)).astype(np.int64),
+    )

@@ -1,0 +1,235 @@
+"""Opening a granule: a local file by its path, any other through ranged reads with a block cache.
+
+The file is looked at before the library sees it (:mod:`drystone.scan.hdf5.superblock`). Both kinds also give plain reads
+of bytes, for the parts of the format that are faster, or only, read directly.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Protocol
+
+from h5py import h5f, h5fd, h5p
+
+from drystone.errors import DrystoneError, GranuleMissing, ScanError, StorageError
+from drystone.scan.hdf5.superblock import Superblock, checked_superblock
+from drystone.storage.store import Store
+
+__all__ = ["ByteSource", "OpenFile", "RangeFile", "opened"]
+
+BLOCK = 1 << 20
+WHOLE = 8 << 20  # an object up to this size is fetched in one request
+CACHED_BLOCKS = 64
+
+
+class ByteSource(Protocol):
+    """Plain reads."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        """At most ``length`` bytes from ``offset``: fewer at the end of the file."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFile:
+    """An open granule.
+
+    Parameters
+    ----------
+    fid
+        The library's handle.
+    bytes
+        Plain reads of the same file.
+    superblock, size, address
+        What and where it is.
+    """
+
+    fid: h5f.FileID
+    bytes: ByteSource
+    superblock: Superblock
+    size: int
+    address: str
+
+
+class _Descriptor:
+    """Plain reads of a local file."""
+
+    __slots__ = ("fd",)
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def read(self, offset: int, length: int) -> bytes:
+        """See :class:`ByteSource`."""
+        return os.pread(self.fd, length, offset)
+
+
+class RangeFile:
+    """A remote object as the file that the library reads through, with whole blocks cached.
+
+    A small object is fetched whole in one request. The first failure is kept in ``error``: the library turns whatever is
+    raised inside it into its own message.
+    """
+
+    def __init__(self, store: Store, key: str, size: int) -> None:
+        self._store, self._key, self._size = store, key, size
+        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+        self._block = size if 0 < size <= WHOLE else BLOCK
+        self._at = 0
+        self.requests = 0
+        self.error: DrystoneError | None = None
+
+    def read(self, offset: int, length: int) -> bytes:
+        """At most ``length`` bytes from ``offset``."""
+        end = min(offset + length, self._size)
+        if end <= offset:
+            return b""
+        first, last = offset // self._block, (end - 1) // self._block
+        parts = [self._load(i) for i in range(first, last + 1)]
+        whole = parts[0] if len(parts) == 1 else b"".join(parts)
+        start = offset - first * self._block
+        return whole[start : start + end - offset]
+
+    def _load(self, index: int) -> bytes:
+        block = self._blocks.get(index)
+        if block is not None:
+            self._blocks.move_to_end(index)
+            return block
+        start = index * self._block
+        try:
+            block = self._store.get_range(self._key, start, min(self._block, self._size - start))
+        except DrystoneError as error:
+            self.error = self.error or error
+            raise
+        self.requests += 1
+        self._blocks[index] = block
+        if len(self._blocks) > CACHED_BLOCKS:
+            self._blocks.popitem(last=False)
+        return block
+
+    # the calls that the library's Python file driver makes
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Move."""
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        """Where reading goes on."""
+        return self._at
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:
+        """Fill a buffer, as far as the object reaches."""
+        view = memoryview(buffer).cast("B")
+        data = self.read(self._at, len(view))
+        view[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing to do: the object is only read."""
+
+
+@cache
+def _access_list(locking: bool) -> h5p.PropFAID:
+    plist = h5p.create(h5p.FILE_ACCESS)
+    plist.set_fclose_degree(h5f.CLOSE_STRONG)
+    if not locking:
+        # archives are read-only or on file systems without locks; a granule that changes is found by its stamp
+        plist.set_file_locking(False, True)
+    return plist
+
+
+@contextmanager
+def opened(store: Store, key: str, address: str, size: int) -> Iterator[OpenFile]:
+    """Open a granule for scanning.
+
+    Raises
+    ------
+    ScanError
+        ``empty``, ``not-hdf5``, ``truncated``, or ``unreadable`` with the library's own words.
+    GranuleMissing
+        There is no such object.
+    StorageError
+        It cannot be read.
+    """
+    if store.root is not None:
+        with _local(f"{store.root.rstrip('/')}/{key}", address) as file:
+            yield file
+    else:
+        with _remote(store, key, address, size) as file:
+            yield file
+
+
+@contextmanager
+def _local(path: str, address: str) -> Iterator[OpenFile]:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise GranuleMissing(
+            f"{address}: there is no file {path}; was the archive moved? then edit storage: in the config", granule=address
+        ) from error
+    except OSError as error:
+        kind = "no-permission" if isinstance(error, PermissionError) else "io"
+        raise StorageError(f"{address}: cannot open {path}: {error.strerror}", kind=kind, path=path) from error
+    try:
+        size = os.fstat(fd).st_size
+        source = _Descriptor(fd)
+        try:
+            block = checked_superblock(source.read, size, address)
+        except OSError as error:
+            raise StorageError(f"{address}: cannot read {path}: {error.strerror}", kind="io", path=path) from error
+        fid = _open_path(os.fsencode(path), address)
+        try:
+            yield OpenFile(fid, source, block, size, address)
+        finally:
+            fid.close()
+    finally:
+        os.close(fd)
+
+
+def _open_path(path: bytes, address: str) -> h5f.FileID:
+    try:
+        return h5f.open(path, h5f.ACC_RDONLY, _access_list(False))
+    except (OSError, RuntimeError):
+        # a file that this process already holds open with locking can only be opened the same way
+        try:
+            return h5f.open(path, h5f.ACC_RDONLY, _access_list(True))
+        except (OSError, RuntimeError) as error:
+            raise _unreadable(address, error) from error
+
+
+def _unreadable(address: str, error: Exception) -> ScanError:
+    first = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return ScanError(
+        f"{address}: the HDF5 library cannot open it: {first}; the file is damaged or needs a file driver that is not here",
+        kind="unreadable",
+        granule=address,
+    )
+
+
+@contextmanager
+def _remote(store: Store, key: str, address: str, size: int) -> Iterator[OpenFile]:
+    source = RangeFile(store, key, size)
+    block = checked_superblock(source.read, size, address)
+    plist = h5p.create(h5p.FILE_ACCESS)
+    plist.set_fclose_degree(h5f.CLOSE_STRONG)
+    plist.set_fileobj_driver(h5fd.fileobj_driver, source)
+    try:
+        fid = h5f.open(f"<{address}>".encode(), h5f.ACC_RDONLY, plist)
+    except (OSError, RuntimeError) as error:
+        if source.error is not None:
+            raise source.error from error
+        raise _unreadable(address, error) from error
+    try:
+        yield OpenFile(fid, source, block, size, address)
+        if source.error is not None:
+            # a read that failed inside the library may have been taken for a fault of one variable
+            raise source.error
+    finally:
+        fid.close()

@@ -1,0 +1,172 @@
+"""Every object of a file, once, by its address: hard links may form cycles and give one dataset many names.
+
+The walk opens each object and reads its attributes; it follows no soft and no external link, but lists them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from h5py import h5, h5d, h5g, h5l, h5o
+
+from drystone.errors import ScanError
+from drystone.model.chunk_rows import Refusal
+from drystone.scan.hdf5.attributes import LIBRARY_ERRORS, ObjectAttributes, read_attributes
+from drystone.scan.hdf5.opening import OpenFile
+
+__all__ = ["ExternalLink", "FoundDataset", "FoundGroup", "Walk", "walk"]
+
+MAX_OBJECTS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class FoundGroup:
+    """A group, ``path`` without a trailing slash but for the root."""
+
+    path: str
+    attributes: ObjectAttributes
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDataset:
+    """A dataset under its first name; ``header`` is its address from the file's base."""
+
+    path: str
+    group: str
+    dsid: h5d.DatasetID
+    header: int
+    attributes: ObjectAttributes
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalLink:
+    """A link into another file."""
+
+    path: str
+    group: str
+    file: str
+    target: str
+
+
+@dataclass(slots=True)
+class Walk:
+    """What the walk found, in file order within each group, groups in depth-first order."""
+
+    groups: list[FoundGroup] = field(default_factory=list)
+    datasets: list[FoundDataset] = field(default_factory=list)
+    externals: list[ExternalLink] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    warnings: list[Refusal] = field(default_factory=list)
+    seen: dict[int, str] = field(default_factory=dict)
+
+
+def walk(file: OpenFile) -> Walk:
+    """Visit all objects.
+
+    Raises
+    ------
+    ScanError
+        The root cannot be read (``unreadable``), or there are more than a million objects (``too-many-objects``).
+    """
+    out = Walk()
+    try:
+        root = h5g.open(file.fid, b"/")
+        out.seen[h5o.get_info(root).addr] = "/"
+    except LIBRARY_ERRORS as error:
+        raise ScanError(
+            f"{file.address}: its root group cannot be read: {error}", kind="unreadable", granule=file.address
+        ) from error
+    pending = [("/", root)]
+    while pending:
+        path, gid = pending.pop()
+        out.groups.append(FoundGroup(path, read_attributes(gid, path)))
+        children = _visit_group(out, path, gid)
+        pending.extend(reversed(children))
+        if len(out.seen) > MAX_OBJECTS:
+            raise ScanError(
+                f"{file.address}: it holds more than {MAX_OBJECTS} objects, which no known product does; taken for damaged",
+                kind="too-many-objects",
+                granule=file.address,
+            )
+    return out
+
+
+def _links(gid: h5g.GroupID) -> list[tuple[bytes, int, int]]:
+    """(name, type, address) in the order of creation where the file keeps it, else by name."""
+    found: list[tuple[bytes, int, int]] = []
+
+    def take(name: bytes, info: h5l.LinkInfo) -> None:
+        found.append((name, info.type, info.u))
+
+    try:
+        gid.links.iterate(take, idx_type=h5.INDEX_CRT_ORDER, info=True)
+    except LIBRARY_ERRORS:
+        found.clear()
+        gid.links.iterate(take, idx_type=h5.INDEX_NAME, info=True)
+    return found
+
+
+def _visit_group(out: Walk, path: str, gid: h5g.GroupID) -> list[tuple[str, h5g.GroupID]]:
+    children: list[tuple[str, h5g.GroupID]] = []
+    try:
+        links = _links(gid)
+    except LIBRARY_ERRORS as error:
+        out.refusals.append(Refusal(path, "unreadable", f"the group {path} cannot be listed: {error}"))
+        return children
+    for raw, kind, address in links:
+        child = f"{path.rstrip('/')}/{_text(raw)}"
+        try:
+            if kind == h5l.TYPE_HARD:
+                group = _visit_hard(out, path, child, gid, raw, address)
+                if group is not None:
+                    children.append((child, group))
+            elif kind == h5l.TYPE_SOFT:
+                _visit_soft(out, child, gid, raw)
+            elif kind == h5l.TYPE_EXTERNAL:
+                file, target = gid.links.get_val(raw)
+                out.externals.append(ExternalLink(child, path, _text(file), _text(target)))
+            else:
+                out.refusals.append(Refusal(child, "link", f"{child} is a link of a user-defined kind ({kind})"))
+        except LIBRARY_ERRORS as error:
+            out.refusals.append(Refusal(child, "unreadable", f"{child} cannot be opened: {_first(error)}"))
+    return children
+
+
+def _visit_hard(out: Walk, group: str, path: str, gid: h5g.GroupID, raw: bytes, address: int) -> h5g.GroupID | None:
+    if address in out.seen:
+        first = out.seen[address]
+        reason = f"{path} is a second name of {first}, which is scanned under that name only"
+        out.warnings.append(Refusal(path, "hard-link", reason))
+        return None
+    out.seen[address] = path
+    oid = h5o.open(gid, raw)
+    if isinstance(oid, h5g.GroupID):
+        return oid
+    if isinstance(oid, h5d.DatasetID):
+        out.datasets.append(FoundDataset(path, group, oid, address, read_attributes(oid, path)))
+    return None  # what is left is a named datatype: it holds no values
+
+
+def _visit_soft(out: Walk, path: str, gid: h5g.GroupID, raw: bytes) -> None:
+    target = _text(gid.links.get_val(raw))
+    try:
+        there = bool(h5o.exists_by_name(gid, raw))
+    except LIBRARY_ERRORS:
+        there = False
+    if there:
+        reason = f"{path} is a soft link to {target}, which is scanned under its own name only"
+        out.warnings.append(Refusal(path, "soft-link", reason))
+    else:
+        out.warnings.append(Refusal(path, "dangling-link", f"{path} is a soft link to {target}, which does not exist"))
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def _first(error: BaseException) -> str:
+    text = str(error)
+    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

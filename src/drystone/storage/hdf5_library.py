@@ -1,0 +1,122 @@
+"""Boxes of arrays that only the HDF5 library can read: foreign filters, virtual datasets, links into other files.
+
+This is the fallback of the ``library`` row state and no part of the fast path. External files are looked for beside the
+granule, as the scanner did. h5py, and hdf5plugin where it is installed, are imported on first use.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drystone.errors import StorageError
+from drystone.storage.store import Store
+
+if TYPE_CHECKING:
+    import h5py
+
+__all__ = ["read_box"]
+
+
+def read_box(store: Store, key: str, array_path: str, start: tuple[int, ...], stop: tuple[int, ...]) -> NDArray[np.generic]:
+    """Read a box of one array through the library.
+
+    Parameters
+    ----------
+    store, key
+        Where the granule is. One in a remote store is fetched whole.
+    array_path
+        As scanned.
+    start, stop
+        In elements, one an axis; the axes of array-typed elements count.
+
+    Returns
+    -------
+    Values in native byte order, of shape ``stop - start``; variable-length text as ``StringDType``. A box that reaches
+    past what is stored is an error.
+
+    Raises
+    ------
+    StorageError
+        ``library``: the library cannot read it, with its own words.
+
+    Examples
+    --------
+    >>> import tempfile, h5py
+    >>> from drystone.storage.local import LocalStore
+    >>> folder = LocalStore(tempfile.mkdtemp())
+    >>> with h5py.File(folder.path("a.h5"), "w") as f:
+    ...     _ = f.create_dataset("x", data=np.arange(12, dtype=">i2").reshape(3, 4), scaleoffset=0)
+    >>> read_box(folder, "a.h5", "/x", (1, 0), (3, 2)).tolist()
+    [[4, 5], [8, 9]]
+    """
+    import h5py
+
+    _load_plugins()
+    root = store.root
+    path = None if root is None else f"{root.rstrip('/')}/{key}"
+    where = f"{store.url}/{key}"
+    try:
+        with h5py.File(io.BytesIO(store.get(key)) if path is None else path, "r", locking="best-effort") as file:
+            return _read(h5py.Dataset(_open(file, path, array_path)), start, stop)
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise StorageError(
+            f"{where}: the HDF5 library cannot read {array_path} from {start} to {stop}: {first}",
+            kind="library",
+            path=where,
+            array=array_path,
+        ) from error
+
+
+@cache
+def _load_plugins() -> bool:
+    try:
+        import hdf5plugin  # noqa: F401 - importing it registers its filters
+    except ImportError:
+        return False
+    return True
+
+
+def _open(file: h5py.File, path: str | None, array_path: str) -> h5py.h5d.DatasetID:
+    from h5py import h5d, h5p
+
+    access = h5p.create(h5p.DATASET_ACCESS)
+    if path is not None:
+        folder = os.fsencode(os.path.dirname(path) + "/")
+        # without it the library would look for raw files in the working folder
+        access.set_efile_prefix(folder)
+        access.set_virtual_prefix(folder)
+    group, _, name = array_path.rpartition("/")
+    for raw in (array_path, f"{group}/_nc4_non_coord_{name}"):
+        if raw in file:
+            return h5d.open(file.id, raw.encode(), access)
+    return h5d.open(file.id, array_path.encode(), access)
+
+
+def _read(dataset: h5py.Dataset, start: tuple[int, ...], stop: tuple[int, ...]) -> NDArray[np.generic]:
+    import h5py
+
+    rank = len(dataset.shape)
+    box = tuple(slice(a, b) for a, b in zip(start, stop, strict=True))
+    if any(b > n for b, n in zip(stop, dataset.shape, strict=False)):
+        raise ValueError(f"the box ends at {stop} and the dataset has shape {dataset.shape}")
+    if h5py.check_string_dtype(dataset.dtype) is not None and dataset.dtype.kind == "O":
+        texts = np.asarray(dataset.asstr()[box])
+        return texts.astype(np.dtypes.StringDType())
+    values = np.asarray(dataset[box[:rank]] if rank else dataset[()])
+    values = values[(..., *box[rank:])] if len(box) > rank else values
+    plain: np.dtype[np.generic] = _without_metadata(values.dtype).newbyteorder("=")
+    return np.ascontiguousarray(values, dtype=plain).reshape(tuple(b - a for a, b in zip(start, stop, strict=True)))
+
+
+def _without_metadata(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
+    """The dtype without h5py's notes (the names of an enum), which ride on it and upset comparisons."""
+    if dtype.metadata and dtype.names is None and dtype.subdtype is None:
+        return np.dtype(dtype.str)
+    return dtype
