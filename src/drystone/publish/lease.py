@@ -10,8 +10,9 @@ file system shared by hosts: exclusion where its locks reach all hosts (NFS, Lus
 per host, the lease object decides, which a holder that was stopped for longer than ``ttl`` may overrun between its
 :meth:`Lease.check` and its commit. On an object store: as that last case; the store's conditional write is the fence.
 
-A lease counts as stale when its last heartbeat is older than its ``ttl`` by the clocks of the hosts, which must agree to
-within a fraction of it; or at once, when its owner was a process of this host that is no more.
+A lease is stale when its last heartbeat is older than its ``ttl`` by the clocks of the hosts, which must agree to within
+a fraction of it; or at once, when its owner was a process of this machine that is no more. A stopped process of this
+machine is alive, so its lease is never stale.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ from drystone.storage.store import Store
 __all__ = ["Lease", "LeaseRecord", "holder_of", "read_lease"]
 
 
+_DYING = 5.0  # seconds that a killed process's lock may outlive it
+
+
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
     """What a lease object says.
@@ -42,9 +46,11 @@ class LeaseRecord:
     ----------
     token
         Unique to one acquisition.
-    host, pid, started
-        The owner; ``started`` is its start in clock ticks since the host booted (with the boot's id), so that a reused
-        process number is not taken for it.
+    host, pid
+        The owner.
+    machine, started
+        Boot and process namespace of the owner, and its start time there, so that neither a reused process number nor a
+        host of the same name is taken for it.
     purpose
         Free text for messages.
     acquired, renewed
@@ -56,6 +62,7 @@ class LeaseRecord:
     token: str
     host: str
     pid: int
+    machine: str
     started: str
     purpose: str
     acquired: float
@@ -77,8 +84,8 @@ class LeaseRecord:
     def owner(self, now: float) -> str:
         """Who, where and how long ago, for messages."""
         return (
-            f"{self.purpose or 'a run'} of process {self.pid} on {self.host}, since {now - self.acquired:.0f} s, last heartbeat "
-            f"{max(0.0, now - self.renewed):.0f} s ago"
+            f"{self.purpose or 'a run'} of process {self.pid} on {self.host}, since {now - self.acquired:.0f} s, "
+            f"last heartbeat {max(0.0, now - self.renewed):.0f} s ago"
         )
 
 
@@ -102,32 +109,24 @@ def holder_of(store: Store, key: str) -> LeaseRecord | None:
     return None if time.time() - record.renewed > record.ttl else record
 
 
-def _started(pid: int) -> str | None:
-    """Boot and start time of a process of this host; None where there is no such process."""
+def _machine() -> str:
+    """The running kernel and its process numbering: within one of these, process numbers mean the same. "" if unknown."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as f:
+            return f"{f.read().strip()}/{os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> str:
+    """When a process of this machine started, in clock ticks since boot; "" where there is none."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as f:
             fields = f.read().rpartition(b")")[2].split()
-        with open("/proc/sys/kernel/random/boot_id") as f:
-            boot = f.read().strip()
-    except FileNotFoundError:
-        if os.path.isdir("/proc/self"):
-            return None
-        return _started_elsewhere(pid)
-    except ProcessLookupError:
-        return None
-    # a killed process that nobody has waited for is a zombie: it holds no lock and writes nothing
-    return None if fields[0] == b"Z" else f"{boot}/{int(fields[19])}"
-
-
-def _started_elsewhere(pid: int) -> str | None:
-    """Without /proc (macOS) there is only whether the process lives."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except PermissionError:
+    except (FileNotFoundError, ProcessLookupError):
         return ""
-    return ""
+    # a killed process that nobody has waited for is a zombie: it holds no lock and writes nothing
+    return "" if fields[0] == b"Z" else fields[19].decode()
 
 
 class Lease:
@@ -162,7 +161,9 @@ class Lease:
         self._store, self._key, self._ttl = store, key, ttl
         now = time.time()
         pid = os.getpid()
-        self._record = LeaseRecord(uuid.uuid4().hex, socket.gethostname(), pid, _started(pid) or "", purpose, now, now, ttl)
+        self._record = LeaseRecord(
+            uuid.uuid4().hex, socket.gethostname(), pid, _machine(), _started(pid), purpose, now, now, ttl
+        )
         self._lock: int | None = None
         self._guard = threading.Lock()
         self._stop = threading.Event()
@@ -223,12 +224,12 @@ class Lease:
         self._stop.set()
         self._thread.join()
         self._thread = None
-        try:
+        # if storage fails here the object stays and is stale as soon as this process ends
+        with contextlib.suppress(StorageError):
             found = read_lease(self._store, self._key)
             if found is not None and found.token == self._record.token:
                 self._store.delete(self._key)
-        finally:
-            self._drop_lock()
+        self._drop_lock()
 
     def _take_lock(self) -> None:
         if self._store.root is None:
@@ -241,19 +242,37 @@ class Lease:
         except OSError as error:
             raise StorageError(f"cannot open the lock file {path}: {error.strerror}", kind="io", path=path) from error
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+            self._lock_file(fd, path)
+        except BaseException:
             os.close(fd)
-            raise self._held(read_lease(self._store, self._key)) from error
-        except OSError as error:
-            os.close(fd)
-            raise StorageError(
-                f"{path} cannot be locked ({error.strerror}): this file system has no locks, so two runs could overwrite each "
-                "other's commits; put the work folder on one that has",
-                kind="no-locks",
-                path=path,
-            ) from error
+            raise
         self._lock = fd
+
+    def _lock_file(self, fd: int, path: str) -> None:
+        deadline = time.monotonic() + _DYING
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                found = read_lease(self._store, self._key)
+                # the threads of a killed process hold its files a moment longer; a starting one has not written yet
+                passing = found is None or (self._neighbour(found) and _started(found.pid) != found.started)
+                if not passing or time.monotonic() > deadline:
+                    raise self._held(found) from error
+                time.sleep(0.02)
+            except OSError as error:
+                raise StorageError(
+                    f"{path} cannot be locked ({error.strerror}): this file system has no locks, so two runs could overwrite "
+                    "each other's commits; put the work folder on one that has",
+                    kind="no-locks",
+                    path=path,
+                ) from error
+            else:
+                return
+
+    def _neighbour(self, found: LeaseRecord) -> bool:
+        """Whether its process is one of this machine."""
+        return bool(found.machine) and found.machine == self._record.machine
 
     def _drop_lock(self) -> None:
         if self._lock is not None:
@@ -281,15 +300,14 @@ class Lease:
         raise self._held(read_lease(self._store, self._key))
 
     def _stale(self, found: LeaseRecord) -> bool:
-        if found.host == self._record.host:
-            alive = _started(found.pid)
-            if alive is None or alive != found.started:
-                return True
-            if self._lock is not None:
-                # its process lives but its kernel lock is ours: it has given up without removing the object
-                return time.time() - found.renewed > found.ttl
-            return False
-        return time.time() - found.renewed > found.ttl
+        old = time.time() - found.renewed > found.ttl
+        if not self._neighbour(found):
+            return old
+        alive = _started(found.pid)
+        if not alive or alive != found.started:
+            return True
+        # it lives; on a folder its kernel lock is ours all the same, so it gave up without removing the object
+        return old and self._lock is not None
 
     def _held(self, found: LeaseRecord | None) -> LeaseError:
         now = time.time()
