@@ -1,0 +1,92 @@
+"""Tasks partition the array on write-cell edges, fit their memory, and count their reads rightly, for any grids."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drystone.codecs.chain import CodecChain
+from drystone.errors import PlanError
+from drystone.grid.alignment import prove_aligned
+from drystone.grid.chunk_grid import ChunkGrid
+from drystone.grid.dimension import DimensionGrid, RectilinearDimension, RegularDimension
+from drystone.model.attributes import Attributes
+from drystone.model.options import OutputOptions
+from drystone.model.placement import CombinedArray, Placements
+from drystone.plan.layout import TargetLayout
+from drystone.plan.shards import plan_tasks, target_layout
+
+
+@st.composite
+def arrays(draw: st.DrawFn) -> CombinedArray:
+    rank = draw(st.integers(0, 3))
+    dims: list[DimensionGrid] = []
+    for _ in range(rank):
+        if draw(st.booleans()):
+            dims.append(RegularDimension(draw(st.integers(1, 40)), draw(st.integers(1, 50))))
+        else:
+            dims.append(RectilinearDimension(tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=8)))))
+    grid = ChunkGrid(tuple(dims))
+    t = np.dtype(draw(st.sampled_from(["u1", "i2", "f4", "f8", "c16"])))
+    one = np.zeros(1, np.int64)
+    where = Placements(None, one.astype("i4"), one, one + 1, one, one.astype("i4"))
+    names = tuple("abc"[:rank])
+    return CombinedArray("/v", names, grid.shape, t, t, None, CodecChain.of("bytes"), Attributes(), grid, None, where, ())
+
+
+@st.composite
+def layouts(draw: st.DrawFn, array: CombinedArray) -> TargetLayout:
+    chunk = tuple(draw(st.integers(1, n + 3)) for n in array.shape)
+    sharded = draw(st.booleans())
+    shard = tuple(c * draw(st.integers(1, 4)) for c in chunk) if sharded else None
+    fill = bytes(array.dtype.itemsize)
+    return TargetLayout("/v", array.dims, array.shape, array.dtype, chunk, shard, CodecChain.of("bytes"), fill)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.data())
+def test_tasks(data: st.DataObject) -> None:
+    array = data.draw(arrays())
+    layout = data.draw(layouts(array))
+    memory = data.draw(st.integers(100_000, 10_000_000))
+    slots = data.draw(st.integers(1, 5))
+    try:
+        plan = plan_tasks(array, layout, memory, slots=slots, in_flight=10_000)
+    except PlanError as error:
+        needed = int(error.facts["needed"] or 0)
+        assert needed > memory
+        plan = plan_tasks(array, layout, needed, slots=slots, in_flight=10_000)  # what it says would do does
+        memory = needed
+    assert plan.memory <= memory
+    bounds = [plan.bounds(i) for i in range(plan.n_tasks)]
+    rank = len(array.shape)
+    starts = np.array([a for a, _ in bounds], np.int64).reshape(len(bounds), rank)
+    stops = np.array([b for _, b in bounds], np.int64).reshape(len(bounds), rank)
+    prove_aligned(starts, stops, ChunkGrid.regular(layout.shape, layout.cell))
+    cells = [c for i in range(plan.n_tasks) for c in plan.cells(i)]
+    assert len(cells) == len(set(cells)) == plan.n_cells
+    assert plan.chunk_reads == sum(_touched(array.grid, a, b) for a, b in bounds)
+
+
+def _touched(grid: ChunkGrid, start: tuple[int, ...], stop: tuple[int, ...]) -> int:
+    return math.prod(
+        d.index_to_chunk(b - 1) - d.index_to_chunk(a) + 1 for d, a, b in zip(grid.dimensions, start, stop, strict=True)
+    )
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.data())
+def test_defaults_make_a_layout_of_any_array(data: st.DataObject) -> None:
+    array = data.draw(arrays())
+    chunks = {n: data.draw(st.integers(1, 60) | st.just("all")) for n in array.dims if data.draw(st.booleans())}
+    if data.draw(st.booleans()):
+        chunks["*"] = f"{data.draw(st.integers(1, 4000))} B"
+    layout = target_layout(array, OutputOptions("store", "zarr", "o:x", chunks=chunks, shards={"*": "2 kB"}))
+    for name, edge in chunks.items():
+        if name != "*":
+            axis = array.dims.index(name)
+            assert layout.chunk[axis] == (array.shape[axis] if edge == "all" else edge)
+    assert TargetLayout.from_json(layout.to_json()) == layout
