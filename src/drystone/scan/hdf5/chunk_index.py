@@ -17,6 +17,7 @@ from h5py import h5d
 from numpy.typing import NDArray
 
 from drystone.scan.hdf5.opening import OpenFile
+from drystone.scan.hdf5.superblock import SIGNATURE
 
 __all__ = ["ChunkColumns", "TooManyChunks", "base_relative", "library_columns", "tree_columns"]
 
@@ -95,7 +96,8 @@ def base_relative() -> bool:
         found: list[int] = []
         dataset.id.chunk_iter(lambda info: found.append(info[2]))
         image = probe.id.get_file_image()
-    return bool(image[found[0] : found[0] + mark.nbytes] != mark.tobytes())
+    # the image starts at the superblock in some versions and at the user block in others
+    return bool(found[0] == image.find(mark.tobytes()) - image.find(SIGNATURE))
 
 
 def tree_columns(file: OpenFile, root: int, rank: int, limit: int) -> ChunkColumns | None:
