@@ -1,0 +1,317 @@
+"""Both sides of a comparison, read by libraries that are not ours.
+
+The witness loads this file by its path, so it imports nothing of drystone's.
+
+The published form opens as a zarr group: through a folder or object store, an icechunk session, or fsspec's reference file
+system. Granules open in h5py, which delivers values as they are stored, without masks and scales; files that h5py cannot
+read, and arrays whose filter it lacks, open in netCDF4 with its masks and scales switched off.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
+from urllib.parse import unquote, urlparse
+
+if TYPE_CHECKING:
+    import icechunk
+    import zarr
+    from obstore.store import ObjectStore as ObstoreStore
+    from zarr.abc.store import Store
+
+__all__ = ["Group", "Readable", "Sources", "Unreadable", "open_published"]
+
+_FILES = 64  # granules held open at once
+
+type Options = Mapping[str, str | bool]
+
+
+class Unreadable(Exception):
+    """A granule or a published form cannot be read."""
+
+
+class Readable(Protocol):
+    """What the witness needs of an array: h5py's dataset, netCDF4's variable or zarr's array."""
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """In elements; None for HDF5's null space."""
+        ...
+
+    @property
+    def attrs(self) -> Mapping[str, object]:
+        """Attributes."""
+        ...
+
+    def __getitem__(self, box: tuple[slice, ...], /) -> object:
+        """Values."""
+        ...
+
+
+class Group(Protocol):
+    """An open granule."""
+
+    def __getitem__(self, path: str, /) -> Readable:
+        """One array."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file."""
+        ...
+
+
+def local_path(location: str) -> str | None:
+    """The path of a ``file:`` URL or a bare path, None for other URLs."""
+    if location.startswith("file:"):
+        return unquote(urlparse(location).path)
+    return None if "://" in location else location
+
+
+def options_of(url: str, options: Mapping[str, Options]) -> Options:
+    """The options of the longest prefix that a URL starts with."""
+    found = [p for p in options if url.startswith(p)]
+    return options[max(found, key=len)] if found else {}
+
+
+def _object_store(url: str, options: Options) -> ObstoreStore:
+    import obstore.store as stores
+
+    plain = str(options.get("endpoint", url)).startswith("http://")
+    if url.startswith(("http://", "https://")):
+        return stores.HTTPStore.from_url(url, client_options={"allow_http": plain})
+    config: dict[str, object] = {}
+    if options.get("endpoint"):
+        config |= {"endpoint": options["endpoint"], "virtual_hosted_style_request": False}
+    if options.get("region"):
+        config["region"] = options["region"]
+    if options.get("anonymous"):
+        config["skip_signature"] = True
+    return stores.from_url(url, client_options={"allow_http": plain}, **config)  # type: ignore[call-overload, no-any-return]
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# the published side
+
+
+def open_published(form: str, location: str, options: Mapping[str, Options], version: str | None = None) -> zarr.Group:
+    """The root group of a published form, read-only.
+
+    Parameters
+    ----------
+    form
+        ``zarr``, ``icechunk`` or ``kerchunk-parquet``.
+    location
+        Path or URL.
+    options
+        URL prefix to what its object store needs: endpoint, region, anonymous.
+    version
+        Icechunk snapshot; None for the tip of ``main``.
+    """
+    import zarr
+
+    zarr.config.set({"array.rectilinear_chunks": True})
+    return zarr.open_group(_published_store(form, location, options, version), mode="r")
+
+
+def _published_store(form: str, location: str, options: Mapping[str, Options], version: str | None) -> Store:
+    path = local_path(location)
+    if path is not None and not Path(path).is_dir():
+        raise Unreadable(f"{location}: there is no such folder")
+    if form == "zarr":
+        from zarr.storage import LocalStore, ObjectStore
+
+        if path is not None:
+            return LocalStore(path, read_only=True)
+        return ObjectStore(_object_store(location, options_of(location, options)), read_only=True)
+    if form == "icechunk":
+        return _icechunk(location, options, version)
+    if form == "kerchunk-parquet":
+        import fsspec
+        from zarr.storage import FsspecStore
+
+        files = fsspec.filesystem("reference", fo=path or location, asynchronous=True, remote_options={"asynchronous": True})
+        return FsspecStore(files, read_only=True)
+    raise Unreadable(f"no reader is known for the form {form!r}")
+
+
+def _icechunk(location: str, options: Mapping[str, Options], version: str | None) -> Store:
+    import icechunk as ic
+
+    ic.set_logs_filter("error")
+    path = local_path(location)
+    if path is not None:
+        storage = ic.local_filesystem_storage(path)
+    elif location.startswith("s3://"):
+        bucket, _, prefix = location.removeprefix("s3://").partition("/")
+        given = options_of(location, options)
+        endpoint = str(given["endpoint"]) if given.get("endpoint") else None
+        anonymous = bool(given.get("anonymous"))
+        storage = ic.s3_storage(
+            bucket=bucket,
+            prefix=prefix,
+            region=str(given["region"]) if given.get("region") else None,
+            endpoint_url=endpoint,
+            allow_http=endpoint is not None and endpoint.startswith("http://"),
+            force_path_style=endpoint is not None,
+            anonymous=anonymous or None,
+            from_env=None if anonymous else True,
+        )
+    elif location.startswith(("http://", "https://")):
+        storage = ic.http_storage(location)
+    else:
+        raise Unreadable(f"{location}: icechunk repositories are read from folders, s3:// and http(s)://")
+    config = ic.Repository.fetch_config(storage)
+    containers = (config.virtual_chunk_containers if config is not None else None) or {}
+    access: dict[str, _Access | None] = {
+        c.url_prefix: _access(c.store, options_of(c.url_prefix, options)) for c in containers.values()
+    }
+    repo = ic.Repository.open(storage, authorize_virtual_chunk_access=ic.containers_credentials(access))
+    session = repo.readonly_session("main") if version is None else repo.readonly_session(snapshot_id=version)
+    return cast("Store", session.store)
+
+
+type _Access = (
+    icechunk.AnyS3Credential
+    | icechunk.AnyGcsCredential
+    | icechunk.AnyAzureCredential
+    | icechunk.Credentials.LocalFileSystemAccess
+    | icechunk.Credentials.HttpAccess
+)
+
+
+def _access(store: object, options: Options) -> _Access:
+    """Leave to read the granules below a container, as its kind of store asks for it."""
+    import icechunk as ic
+
+    kind = type(store).__name__
+    if kind == "LocalFileSystem":
+        return ic.credentials.LocalFileSystemAccess
+    if kind == "Http":
+        return ic.credentials.HttpAccess
+    if kind.startswith("S3") or kind == "Tigris":
+        return ic.s3_anonymous_credentials() if options.get("anonymous") else ic.s3_from_env_credentials()
+    return ic.gcs_from_env_credentials() if kind == "Gcs" else ic.azure_from_env_credentials()
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# the granules' side
+
+
+class _NetcdfVariable(Protocol):
+    def ncattrs(self) -> list[str]: ...
+    def getncattr(self, name: str) -> object: ...
+
+
+class _Reader(Protocol):
+    def read(self, size: int, /) -> object: ...
+    def seek(self, offset: int, whence: int = 0, /) -> int: ...
+    def tell(self) -> int: ...
+
+
+class _RemoteFile:
+    """A remote object as the file that h5py asks for."""
+
+    def __init__(self, reader: _Reader) -> None:
+        self._reader = reader
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._reader.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._reader.tell()
+
+    def read(self, size: int = -1) -> bytes:
+        return bytes(self._reader.read(size))  # type: ignore[call-overload, no-any-return]
+
+    def readinto(self, buffer: memoryview) -> int:
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+class Sources:
+    """Open granules, the least recently used closed first.
+
+    Parameters
+    ----------
+    options
+        URL prefix to what its object store needs.
+    """
+
+    def __init__(self, options: Mapping[str, Options]) -> None:
+        self._options = options
+        self._open: OrderedDict[tuple[str, str], Group] = OrderedDict()
+        self._foreign: set[tuple[str, str]] = set()  # (granule, array) that h5py failed on
+
+    def _group(self, granule: str, library: str) -> Group:
+        key = (granule, library)
+        if key not in self._open:
+            while len(self._open) >= _FILES:
+                self._open.popitem(last=False)[1].close()
+            self._open[key] = self._netcdf(granule) if library == "netCDF4" else self._hdf5(granule)
+        self._open.move_to_end(key)
+        return self._open[key]
+
+    def _hdf5(self, granule: str) -> Group:
+        if importlib.util.find_spec("hdf5plugin") is not None:
+            import hdf5plugin  # noqa: F401  registers filters that HDF5 itself lacks
+        import h5py
+
+        path = local_path(granule)
+        if path is not None:
+            return cast("Group", h5py.File(path, "r", locking=False))
+        import obstore
+
+        folder, _, name = granule.rpartition("/")
+        store = _object_store(folder, options_of(granule, self._options))
+        return cast("Group", h5py.File(_RemoteFile(obstore.open_reader(store, name)), "r"))
+
+    def _netcdf(self, granule: str) -> Group:
+        if importlib.util.find_spec("netCDF4") is None:
+            raise OSError("h5py cannot read it, and netCDF4, which might, is not installed")
+        import netCDF4
+
+        dataset = netCDF4.Dataset(local_path(granule) or granule)
+        dataset.set_auto_maskandscale(False)
+        dataset.set_auto_chartostring(False)
+        return cast("Group", dataset)
+
+    def array(self, granule: str, inner: str) -> Readable:
+        """One array of a granule; Unreadable where it is not there."""
+        try:
+            if (granule, inner) not in self._foreign:
+                return self._group(granule, "h5py")[inner]
+        except OSError:
+            # no HDF5 at all: netCDF4 reads the older formats, and says so where it cannot either
+            self._foreign.add((granule, inner))
+        except KeyError as error:
+            raise Unreadable(f"{granule}: it has no array {inner}") from error
+        try:
+            return self._group(granule, "netCDF4")[inner]
+        except (OSError, IndexError, KeyError) as error:
+            raise Unreadable(f"{granule}, {inner}: {error}") from error
+
+    def attributes(self, granule: str, inner: str) -> Mapping[str, object]:
+        """Attributes of one array."""
+        array = self.array(granule, inner)
+        if (granule, inner) not in self._foreign:
+            return array.attrs
+        variable = cast("_NetcdfVariable", array)
+        return {name: variable.getncattr(name) for name in variable.ncattrs()}
+
+    def read(self, granule: str, inner: str, start: Sequence[int], stop: Sequence[int]) -> object:
+        """Values of a box as they are stored; Unreadable where the granule does not hold it."""
+        array = self.array(granule, inner)
+        shape = array.shape
+        if shape is None or len(shape) != len(start) or any(b > n for b, n in zip(stop, shape, strict=True)):
+            raise Unreadable(f"{granule}, {inner}: elements {tuple(start)} to {tuple(stop)} were placed, its shape is {shape}")
+        try:
+            return array[tuple(slice(a, b) for a, b in zip(start, stop, strict=True))]
+        except (OSError, RuntimeError, ValueError, TypeError) as error:
+            if (granule, inner) in self._foreign or importlib.util.find_spec("netCDF4") is None:
+                raise Unreadable(f"{granule}, {inner}: {error}") from error
+        self._foreign.add((granule, inner))  # a filter that h5py lacks: the netCDF library brings its own
+        return self.read(granule, inner, start, stop)

@@ -1,0 +1,237 @@
+"""Ask a witness: write the job down, start a process that cannot import drystone, read its report.
+
+The job is JSON of plain numbers and names: where the published form is, which granule lies where along the axis, what
+cells without a granule read as. Placements shared by several arrays are written once.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from drystone.errors import ConfigError, MissingExtra, VerifyError
+from drystone.model.placement import Combined, CombinedArray, Placements
+from drystone.model.progress import Progress
+from drystone.verify.report import VerifyReport
+
+__all__ = ["SLAB_BYTES", "verify_output"]
+
+SLAB_BYTES = 64 << 20
+_READERS = ("numpy", "zarr", "h5py", "icechunk", "fsspec", "netCDF4", "obstore")
+
+
+def verify_output(
+    form: str,
+    location: str,
+    combined: Combined,
+    granules: Mapping[int, str],
+    *,
+    mode: str = "sample",
+    share: float = 0.01,
+    seed: int = 0,
+    arrays: Sequence[str] | None = None,
+    progress: Progress | None = None,
+    options: Mapping[str, Mapping[str, str | bool]] | None = None,
+    version: str | None = None,
+    slab_bytes: int = SLAB_BYTES,
+) -> VerifyReport:
+    """Compare a published form with its granules, bit for bit, by readers that are not ours.
+
+    Parameters
+    ----------
+    form
+        ``zarr``, ``icechunk`` or ``kerchunk-parquet``.
+    location
+        Path or URL of the form.
+    combined
+        What the form should hold.
+    granules
+        Granule id to path or URL, for every granule of the placements.
+    mode
+        ``sample``: boxes whose cells add up to about ``share`` of each array, with the first cell, the last cell and some
+        edges between granules always among them; ``full``: every cell.
+    share
+        0 to 1, for ``sample``.
+    seed
+        The same seed chooses the same boxes.
+    arrays
+        Paths to compare, None for all.
+    progress
+        Hears of the stage ``verify``, in cells.
+    options
+        URL prefix to what its object store needs (endpoint, region, anonymous); credentials come from the environment.
+    version
+        Icechunk snapshot to open; None for the tip of ``main``.
+    slab_bytes
+        Bytes of published values held at once, where one chunk allows it.
+
+    Returns
+    -------
+    VerifyReport
+        Also where values differ: look at ``ok``.
+
+    Raises
+    ------
+    ConfigError
+        An unknown form, mode or array, or a share outside 0 to 1.
+    VerifyError
+        ``not-verified``: the form cannot be opened, or the witness died: nothing was proved either way.
+    MissingExtra
+        A reader's library is not installed.
+    """
+    _check(form, mode, share, combined, arrays)
+    chosen = [combined.array(p) for p in arrays] if arrays is not None else list(combined.arrays)
+    with tempfile.TemporaryDirectory(prefix="drystone-verify-") as folder:
+        job: dict[str, object] = {
+            "form": form,
+            "location": location,
+            "options": {k: dict(v) for k, v in (options or {}).items()},
+            "version": version,
+            "mode": mode,
+            "share": 1.0 if mode == "full" else share,
+            "seed": seed,
+            "slab_bytes": slab_bytes,
+            "result": str(Path(folder) / "result.json"),
+            "paths": _reader_folders(),
+            **_columns(chosen, granules),
+        }
+        path = Path(folder) / "job.json"
+        path.write_text(json.dumps(job), encoding="utf-8")
+        result = _run(path, Path(folder), progress, sum(_expected(a, mode, share) for a in chosen), location)
+    if "missing" in result:
+        name = str(result["missing"])
+        raise MissingExtra.of(name, "test", f"verifying a {form} output")
+    if "failed" in result:
+        raise VerifyError(
+            f"{location} was not verified: {result['failed']}; nothing is proved about its values",
+            kind="not-verified",
+            location=location,
+        )
+    return VerifyReport.from_json(result)
+
+
+def _check(form: str, mode: str, share: float, combined: Combined, arrays: Sequence[str] | None) -> None:
+    if form not in ("zarr", "icechunk", "kerchunk-parquet"):
+        raise ConfigError(f"no witness reads the form {form!r} (known: zarr, icechunk, kerchunk-parquet)", kind="form")
+    if mode not in ("sample", "full"):
+        raise ConfigError(f"verification is sample or full, not {mode!r}", kind="mode")
+    if not 0 <= share <= 1:
+        raise ConfigError(f"the share of cells to verify is between 0 and 1, not {share}", kind="share", share=share)
+    known = {a.path for a in combined.arrays}
+    for path in arrays or ():
+        if path not in known:
+            raise ConfigError(
+                f"there is no array {path} to verify (known: {', '.join(sorted(known))})", kind="array", array=path
+            )
+
+
+def _reader_folders() -> list[str]:
+    """Where the readers are installed: ``-I`` hides user and PYTHONPATH folders, which clusters' modules use."""
+    folders: list[str] = []
+    for name in _READERS:
+        spec = find_spec(name)
+        if spec is not None and spec.origin is not None:
+            folder = str(Path(spec.origin).parent.parent)
+            if folder not in folders:
+                folders.append(folder)
+    return folders
+
+
+def _columns(arrays: Sequence[CombinedArray], granules: Mapping[int, str]) -> dict[str, object]:
+    """Arrays, placements and granules as plain lists."""
+    known: dict[bytes, int] = {}
+    placements: list[dict[str, object]] = []
+    specs: list[dict[str, object]] = []
+    used: set[int] = set()
+    for a in arrays:
+        key = _placements_key(a.placements)
+        if key not in known:
+            known[key] = len(placements)
+            placements.append(_placements_json(a.placements))
+            used.update(a.placements.granule_id.tolist())
+        specs.append(
+            {
+                "path": a.path,
+                "dims": list(a.dims),
+                "shape": list(a.shape),
+                "placements": known[key],
+                "fill": None if a.dtype.kind == "T" else a.fill_scalar.tobytes().hex(),
+            }
+        )
+    unknown = sorted(used - set(granules))
+    if unknown:
+        raise VerifyError(
+            f"{len(unknown)} granules that values were placed from have no address (first: id {unknown[0]}); "
+            "the table and the plan are of different times: plan again",
+            kind="granule-unknown",
+            granule_id=unknown[0],
+        )
+    return {"arrays": specs, "placements": placements, "granules": {str(g): granules[g] for g in sorted(used)}}
+
+
+def _placements_key(p: Placements) -> bytes:
+    columns = (p.granule_id, p.src_offset, p.count, p.dest)
+    return repr(p.axis).encode() + b"".join(c.tobytes() for c in columns)
+
+
+def _placements_json(p: Placements) -> dict[str, object]:
+    return {
+        "axis": p.axis,
+        "granule": p.granule_id.tolist(),
+        "src": p.src_offset.tolist(),
+        "count": p.count.tolist(),
+        "dest": p.dest.tolist(),
+    }
+
+
+def _expected(array: CombinedArray, mode: str, share: float) -> int:
+    cells = 1
+    for n in array.shape:
+        cells *= n
+    return cells if mode == "full" else int(cells * share)
+
+
+def _run(job: Path, folder: Path, progress: Progress | None, cells: int, location: str) -> dict[str, object]:
+    """The witness's result; VerifyError where it has none."""
+    if progress is not None:
+        progress.start("verify", cells, "cells")
+    log = folder / "stderr.txt"
+    command = [sys.executable, "-I", str(Path(__file__).with_name("witness.py")), str(job)]
+    with (
+        log.open("wb") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, cwd=folder, text=True) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if progress is not None:
+                    progress.advance("verify", _cells(line))
+            process.wait()
+        finally:
+            process.kill()  # no effect on one that ended; else a driver's interrupt would leave it running
+    if progress is not None:
+        progress.finish("verify")
+    result = folder / "result.json"
+    if process.returncode != 0 or not result.exists():
+        tail = " | ".join(log.read_text(errors="replace").strip().splitlines()[-3:]) or "no message"
+        raise VerifyError(
+            f"{location} was not verified: the witness ended with code {process.returncode} ({tail}); "
+            "nothing is proved about its values",
+            kind="not-verified",
+            location=location,
+            returncode=process.returncode,
+        )
+    value: dict[str, object] = json.loads(result.read_text(encoding="utf-8"))
+    return value
+
+
+def _cells(line: str) -> int:
+    try:
+        return int(json.loads(line)["cells"])
+    except (ValueError, KeyError, TypeError):
+        return 0  # a library that prints is no progress
