@@ -99,16 +99,6 @@ def read_lease(store: Store, key: str) -> LeaseRecord | None:
         raise
 
 
-def holder_of(store: Store, key: str) -> LeaseRecord | None:
-    """Who holds the lease now; None where it is free, or its holder is gone. Changes nothing."""
-    record = read_lease(store, key)
-    if record is None:
-        return None
-    if record.host == socket.gethostname() and _started(record.pid) != record.started:
-        return None
-    return None if time.time() - record.renewed > record.ttl else record
-
-
 def _machine() -> str:
     """The running kernel and its process numbering: within one of these, process numbers mean the same. "" if unknown."""
     try:
@@ -127,6 +117,31 @@ def _started(pid: int) -> str:
         return ""
     # a killed process that nobody has waited for is a zombie: it holds no lock and writes nothing
     return "" if fields[0] == b"Z" else fields[19].decode()
+
+
+def _dead(found: LeaseRecord, machine: str) -> bool | None:
+    """Whether its process is gone; None where it is not one of this machine, so that only its heartbeat tells."""
+    if not found.machine or found.machine != machine:
+        return None
+    return not found.started or _started(found.pid) != found.started
+
+
+def holder_of(store: Store, key: str) -> LeaseRecord | None:
+    """Who holds the lease now; None where it is free, or its holder is gone. Changes nothing.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from drystone.storage.local import LocalStore
+    >>> holder_of(LocalStore(tempfile.mkdtemp()), "lease") is None
+    True
+    """
+    found = read_lease(store, key)
+    if found is None:
+        return None
+    dead = _dead(found, _machine())
+    stale = time.time() - found.renewed > found.ttl if dead is None else dead
+    return None if stale else found
 
 
 class Lease:
@@ -256,7 +271,7 @@ class Lease:
             except BlockingIOError as error:
                 found = read_lease(self._store, self._key)
                 # the threads of a killed process hold its files a moment longer; a starting one has not written yet
-                passing = found is None or (self._neighbour(found) and _started(found.pid) != found.started)
+                passing = found is None or _dead(found, self._record.machine)
                 if not passing or time.monotonic() > deadline:
                     raise self._held(found) from error
                 time.sleep(0.02)
@@ -269,10 +284,6 @@ class Lease:
                 ) from error
             else:
                 return
-
-    def _neighbour(self, found: LeaseRecord) -> bool:
-        """Whether its process is one of this machine."""
-        return bool(found.machine) and found.machine == self._record.machine
 
     def _drop_lock(self) -> None:
         if self._lock is not None:
@@ -301,13 +312,9 @@ class Lease:
 
     def _stale(self, found: LeaseRecord) -> bool:
         old = time.time() - found.renewed > found.ttl
-        if not self._neighbour(found):
-            return old
-        alive = _started(found.pid)
-        if not alive or alive != found.started:
-            return True
-        # it lives; on a folder its kernel lock is ours all the same, so it gave up without removing the object
-        return old and self._lock is not None
+        dead = _dead(found, self._record.machine)
+        # one that lives although, on a folder, its kernel lock is ours, gave up without removing the object
+        return old if dead is None else dead or (old and self._lock is not None)
 
     def _held(self, found: LeaseRecord | None) -> LeaseError:
         now = time.time()

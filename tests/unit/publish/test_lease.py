@@ -18,7 +18,7 @@ import pytest
 from services.s3 import Bucket
 
 from drystone.errors import LeaseError, StorageError
-from drystone.publish.lease import Lease, LeaseRecord, read_lease
+from drystone.publish.lease import Lease, LeaseRecord, holder_of, read_lease
 from drystone.storage.local import LocalStore
 from drystone.storage.remote import RemoteStore
 from drystone.storage.store import Store
@@ -85,12 +85,16 @@ def test_a_second_process_is_told_who_holds_it_and_how_old_the_heartbeat_is(tmp_
         assert isinstance(age, float)
         assert 0 <= age < 30
         assert other.check() == "ours"
+        found = holder_of(LocalStore(tmp_path), "runs/lease")
+        assert found is not None
+        assert found.pid == other.process.pid
 
 
 def test_a_killed_holder_is_taken_over_at_once(tmp_path: Path) -> None:
     with holder(tmp_path.as_uri()) as other:
         other.send(signal.SIGKILL)
         other.process.wait()
+        assert holder_of(LocalStore(tmp_path), "runs/lease") is None
         with Lease(LocalStore(tmp_path), "runs/lease") as lease:
             lease.check()
 
