@@ -110,14 +110,16 @@ def array_lines(a: ArrayDrawing) -> list[str]:
     facts.append(", ".join(a.codecs) or "no compression")
     lines += [f"  {fact}" for fact in facts]
     if a.stored_bytes is not None:
-        ratio = f", {a.raw_bytes / a.stored_bytes:.3g} times smaller than decoded" if a.stored_bytes and a.raw_bytes else ""
+        ratio = f" of {size(a.raw_bytes)} decoded" if a.raw_bytes else ""
         unwritten = "" if a.stored_chunks in (None, a.n_chunks) else f" in {a.stored_chunks:,} written chunks"
-        lines.append(f"  {size(a.stored_bytes)} stored{unwritten}{ratio}")
+        lines.append(f"  {size(a.stored_bytes)} stored{ratio}{unwritten}")
     elif a.itemsize:
         lines.append(f"  {size(a.raw_bytes)} decoded")
     if a.note:
         lines.append(f"  {a.note}")
-    return lines + [f"  {line}" for line in draw_grid(a.dims, a.shape, a.chunk, a.shard)]
+    if a.n_chunks > 1:
+        lines += [f"  {line}" for line in draw_grid(a.dims, a.shape, a.chunk, a.shard)]
+    return lines
 
 
 def _edges(shape: Sequence[int]) -> str:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from drystone.cli.output import Output
 from drystone.cli.parser import build_parser
-from drystone.cli.signals import EXIT_STOPPED, Stopped, stoppable
-from drystone.errors import DrystoneError
+from drystone.cli.signals import EXIT_STOPPED, StopSignal, stoppable
+from drystone.errors import DrystoneError, Stopped
 
 __all__ = ["main"]
 
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with stoppable():
         try:
             return _guarded(args, output)
-        except Stopped as stop:
+        except StopSignal as stop:
             _say_stopped(args, output, stop)
             return EXIT_STOPPED
 
@@ -58,6 +58,10 @@ def _guarded(args: argparse.Namespace, output: Output) -> int:
 
     try:
         return run_verb(args, output)
+    except Stopped as error:
+        # a run heard the signal itself and let its tasks end
+        output.error(error, error.kind, _stopped_text(args, str(error.facts.get("signal"))), error.facts)
+        return error.exit_code
     except DrystoneError as error:
         output.drystone_error(error)
         return error.exit_code
@@ -76,12 +80,14 @@ def _guarded(args: argparse.Namespace, output: Output) -> int:
         return 5
 
 
-def _say_stopped(args: argparse.Namespace, output: Output, stop: Stopped) -> None:
+def _say_stopped(args: argparse.Namespace, output: Output, stop: StopSignal) -> None:
+    output.error(stop, "stopped", _stopped_text(args, stop.name), {"signal": stop.name})
+
+
+def _stopped_text(args: argparse.Namespace, name: str) -> str:
     if args.verb in _RESUMABLE and not args.dry_run:
-        text = f"stopped by {stop.name}; what is done is kept: run `drystone {args.verb} {args.config}` again and it continues"
-    else:
-        text = f"stopped by {stop.name}; nothing was changed"
-    output.error(stop, "stopped", text, {"signal": stop.name})
+        return f"stopped by {name}; what is done is kept: run `drystone {args.verb} {args.config}` again and it continues"
+    return f"stopped by {name}; nothing was changed"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """SIGTERM and SIGINT as one exception, so that leases are given back and half-written files removed on the way out.
 
-Only the first signal is turned into :class:`Stopped`; the default action is put back at once, so that a second one ends
+Only the first signal is turned into :class:`StopSignal`; the default action is put back at once, so that a second one ends
 the process even where the way out hangs. Nothing depends on a clean way out: a run killed outright resumes as well.
 """
 
@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["EXIT_STOPPED", "Stopped", "stoppable"]
+__all__ = ["EXIT_STOPPED", "StopSignal", "stoppable"]
 
 EXIT_STOPPED = 75
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class Stopped(BaseException):
+class StopSignal(BaseException):
     """The process was asked to stop; no handler of ordinary errors may hold it up."""
 
     def __init__(self, name: str) -> None:
@@ -29,12 +29,12 @@ class Stopped(BaseException):
 def _stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - a handler's signature
     for each in _SIGNALS:
         signal.signal(each, signal.SIG_DFL)
-    raise Stopped(signal.Signals(number).name)
+    raise StopSignal(signal.Signals(number).name)
 
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Inside, the first SIGTERM or SIGINT raises :class:`Stopped` in the main thread."""
+    """Inside, the first SIGTERM or SIGINT raises :class:`StopSignal` in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield  # a library caller's thread: signals are the main program's business
         return

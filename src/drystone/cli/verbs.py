@@ -104,7 +104,9 @@ def _run(args: argparse.Namespace, config: ArchiveConfig, output: Output) -> int
 def _status(args: argparse.Namespace, config: ArchiveConfig, output: Output) -> int:  # noqa: ARG001 - verbs share a signature
     from drystone.pipeline import api
 
-    return _answer(api.status(config), output)
+    report = api.status(config)
+    _answer(report, output)
+    return report.exit_code
 
 
 def _verify(args: argparse.Namespace, config: ArchiveConfig, output: Output) -> int:

@@ -111,5 +111,8 @@ def has_credentials(url: str) -> bool:
     >>> has_credentials("https://me:hunter2@host/x"), has_credentials("s3://bucket/a@b")
     (True, False)
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # no URL at all, such as http://[
+        return False
     return "@" in parts.netloc or any(k.lower() in _SIGNED for k, _ in parse_qsl(parts.query, keep_blank_values=True))

@@ -156,7 +156,10 @@ def _walk(store: Store, prefix: str, depth: int | None) -> Iterator[tuple[str, S
     """
     assert store.root is not None
     folder, _, start = prefix.rpartition("/")
-    yield from _folder(store, folder, start, depth, ())
+    parts = folder.split("/") if folder else []
+    holders = [os.path.join(store.root, *parts[:i]) for i in range(len(parts))]
+    above = tuple(_identity(path) for path in holders if os.path.isdir(path))
+    yield from _folder(store, folder, start, depth, above)
 
 
 def _folder(
@@ -164,18 +167,13 @@ def _folder(
 ) -> Iterator[tuple[str, Stamp]]:
     path = os.path.join(store.root or "", folder)
     try:
-        status = os.stat(path)
-        entries = [(e.name, e.is_dir(), e) for e in os.scandir(path)]
+        identity = _identity(path)
+        with os.scandir(path) as found:
+            entries = [(e.name, _is_folder(e), e) for e in found]
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
-        kind = "no-permission" if isinstance(error, PermissionError) else "io"
-        raise StorageError(
-            f"cannot list {path}: {error.strerror}; granules in it would be missed, so nothing was scanned",
-            kind=kind,
-            path=path,
-        ) from error
-    identity = (status.st_dev, status.st_ino)
+        raise _unreadable(error, path) from error
     if identity in above:  # a link to a folder that holds it
         return
     level = folder.count("/") + 1 if folder else 0
@@ -188,12 +186,17 @@ def _folder(
                 yield from _folder(store, key, "", depth, (*above, identity))
         elif depth is None or level == depth:
             try:
-                found = entry.stat()
+                status = entry.stat()
             except OSError as error:
                 if error.errno in (errno.ENOENT, errno.ELOOP):  # removed while we looked, or a link to nothing
                     continue
                 raise _unreadable(error, entry.path) from error
-            yield key, Stamp(found.st_size, found.st_mtime_ns)
+            yield key, Stamp(status.st_size, status.st_mtime_ns)
+
+
+def _identity(path: str) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

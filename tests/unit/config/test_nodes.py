@@ -23,7 +23,8 @@ def outcome(data: bytes) -> tuple[object, list[str]]:
     [
         ("no", "no"), ("on", "on"), ("y", "y"), ("yes", "yes"), ("true", True), ("False", False), ("null", None), ("~", None),
         ("''", ""), ("12", 12), ("-3", -3), ("017", 17), ("0x1f", 31), ("0o17", 15), ("1e-5", 1e-5), (".5", 0.5),
-        ("1_000", "1_000"),        ("1:30", "1:30"), ("2020-01-01", "2020-01-01"), ("'12'", "12"), ("1.2.3", "1.2.3"), (".inf", float("inf")),
+        ("1_000", "1_000"),        ("1:30", "1:30"), ("2020-01-01", "2020-01-01"), ("'12'", "12"), ("1.2.3", "1.2.3"),
+        (".inf", float("inf")),
     ],
 )  # fmt: skip
 def test_scalars_follow_the_core_schema(text: str, value: object) -> None:
