@@ -8,8 +8,9 @@ module:
   together, so that a series at a point and a map at an instant touch about as many chunks (Rew, "Chunking Data:
   Choosing Shapes"). A balanced edge divides a shard edge that the user gave.
 - *Shards* are about 192 MB, grown from the inner chunk by doubling the axis with most shards left, never past the
-  array. Where the memory of a task is known, no axis grows to where one shard's source chunks would not fit it: a shard
-  that can be written in one pass beats a round number.
+  array. No axis grows to where one shard's source chunks would not fit 2 GB, or a task's memory where that is less: a shard
+  that can be written in one pass beats a round number. (More memory does not make larger shards, or a store's layout would
+  depend on the host.)
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ __all__ = ["TargetLayout", "parse_size", "target_codecs", "target_layout", "whol
 
 CHUNK_BYTES = 1_000_000
 SHARD_BYTES = 192_000_000
+PASS_BYTES = 2_000_000_000
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
@@ -294,7 +296,7 @@ def whole_layout(array: CombinedArray, output: OutputOptions) -> TargetLayout:
     )
 
 
-def target_layout(array: CombinedArray, output: OutputOptions, memory: int | None = None) -> TargetLayout:
+def target_layout(array: CombinedArray, output: OutputOptions, memory: int = PASS_BYTES) -> TargetLayout:
     """Resolve chunks, shards and codecs of one array.
 
     Parameters
@@ -305,7 +307,7 @@ def target_layout(array: CombinedArray, output: OutputOptions, memory: int | Non
         ``chunks``, ``shards``, ``codecs``. Names of dimensions that this array lacks are skipped (the options speak of
         all arrays of an output).
     memory
-        Bytes of one task, if known: default shards then stay small enough for one pass.
+        Bytes of one task: default shards stay small enough for one pass in it, or in 2 GB where that is less.
 
     Raises
     ------
@@ -322,7 +324,7 @@ def target_layout(array: CombinedArray, output: OutputOptions, memory: int | Non
     if output.shards.get("*") == "none":
         shard = None
     else:
-        shard = _shard(array, chunk, shards, max(1, (shard_bytes or SHARD_BYTES) // itemsize), memory)
+        shard = _shard(array, chunk, shards, max(1, (shard_bytes or SHARD_BYTES) // itemsize), min(memory, PASS_BYTES))
         if shard == chunk and not output.shards:
             shard = None  # one chunk a shard would only add an index
     return TargetLayout(
@@ -405,7 +407,7 @@ def _near_divisor(number: int, near: int) -> int:
 
 
 def _shard(
-    array: CombinedArray, chunk: tuple[int, ...], wanted: Mapping[int, int], elements: int, memory: int | None
+    array: CombinedArray, chunk: tuple[int, ...], wanted: Mapping[int, int], elements: int, memory: int
 ) -> tuple[int, ...]:
     counts = [max(1, -(-n // c)) for n, c in zip(array.shape, chunk, strict=True)]
     multiples = [1] * len(chunk)
@@ -432,7 +434,7 @@ def _shard(
         grown = multiples.copy()
         grown[d] = min(2 * multiples[d], counts[d])
         size = math.prod(m * c for m, c in zip(grown, chunk, strict=True))
-        too_large = size > elements or (memory is not None and _tile_bytes(array, chunk, grown) > memory)
+        too_large = size > elements or _tile_bytes(array, chunk, grown) > memory
         if multiples[d] >= counts[d] or too_large:
             free.discard(d)
         else:

@@ -27,7 +27,7 @@ BASELINE = 256_000_000
 _USABLE = 0.85
 # raw bytes of inner chunks that one call of an encoding thread takes: many small ones would cost more in handing over
 BATCH_BYTES = 1 << 20
-_ROW_BYTES = 256  # a chunk reference on its way from the table to a read, all columns and objects of it
+_ROW_BYTES = 640  # a chunk reference on its way from the table to a read, all columns and objects of it
 
 
 def task_memory(limit: int) -> int:
@@ -108,7 +108,8 @@ class MemoryModel:
         """Bytes at most, above the idle process, for a region of ``cells`` elements."""
         slab = cells * self.itemsize
         rows = _ROW_BYTES * (cells // self.source_cells + 1)
-        reading = max(self.in_flight, self.source_chunk) + self.threads * 2 * self.source_chunk
+        # in flight are encoded and decoded bytes together; a chunk that is larger goes alone
+        reading = max(self.in_flight, 2 * encoded_bound(self.source_chunk)) + self.threads * 2 * self.source_chunk
         copies = 3 if self.joined else 2
         # a region at the array's end may be smaller than its padded cell, but is encoded whole
         batch = max(self.chunk, min(BATCH_BYTES, self.cell))

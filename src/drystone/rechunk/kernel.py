@@ -16,6 +16,8 @@ import resource
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +26,7 @@ from numpy.typing import NDArray
 from drystone.errors import PlanError, StorageError, TableError
 from drystone.fetch.fetcher import Fetcher
 from drystone.grid.alignment import check_region
-from drystone.model.task import Receipt
+from drystone.model.task import Receipt, Task
 from drystone.plan.layout import TargetLayout
 from drystone.protocols import RowSource
 from drystone.rechunk.cells import write_region
@@ -74,10 +76,16 @@ class _Context:
                 kind="plan-fingerprint",
             )
         self.plan: RechunkPlan = plan
-        self.places = job.places
         self.rows: RowSource = ReferenceTable.at(job.rows) if isinstance(job.rows, TablePin) else job.rows
         self.target, self.prefix = job.places.resolve(plan.target)
         self.log = ReceiptLog(store, key)
+        # one for all tasks of the process: they share its threads and its bytes in flight
+        self.fetcher = Fetcher(
+            job.places,
+            self.rows,
+            threads=max((a.tasks.threads for a in plan.arrays), default=1),
+            bytes_in_flight=min((a.tasks.in_flight for a in plan.arrays), default=1 << 20),
+        )
         self._cells: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self._bases: dict[str, bytes] = {}
         self._buffers: list[NDArray[np.uint8]] = []
@@ -95,19 +103,27 @@ class _Context:
             self._cells[layout.path] = _read_cells(self.target, self.prefix, layout)
         return self._cells[layout.path]
 
-    def take_buffer(self, nbytes: int) -> NDArray[np.uint8]:
-        """A buffer of at least ``nbytes``, from those kept."""
+    @contextmanager
+    def slab(self, task: Task, dtype: np.dtype) -> Iterator[NDArray[np.generic]]:
+        """An uninitialised native array of a task's region, in a buffer that is kept for the next task."""
+        extent = tuple(b - a for a, b in zip(task.start, task.stop, strict=True))
+        if dtype.kind == "T":
+            yield np.empty(extent, dtype)
+            return
+        buffer = self._take_buffer(math.prod(extent) * dtype.itemsize)
+        try:
+            yield buffer[: math.prod(extent) * dtype.itemsize].view(dtype).reshape(extent)
+        finally:
+            with self._lock:
+                self._buffers.append(buffer)
+
+    def _take_buffer(self, nbytes: int) -> NDArray[np.uint8]:
         with self._lock:
             while self._buffers:
                 buffer = self._buffers.pop()
                 if len(buffer) >= nbytes:
                     return buffer
         return np.empty(nbytes, np.uint8)
-
-    def give_back(self, buffer: NDArray[np.uint8]) -> None:
-        """Keep a buffer for the next task."""
-        with self._lock:
-            self._buffers.append(buffer)
 
 
 _contexts: dict[tuple[str, str], _Context] = {}
@@ -171,16 +187,11 @@ def run_task(job: TaskJob, index: int) -> Receipt:
         )
     check_region(task.start, task.stop, shape, cell, what=f"task {local} of {a.layout.path}")
     _reset_peak()
-    fetcher = Fetcher(context.places, context.rows, threads=a.tasks.threads, bytes_in_flight=a.tasks.in_flight)
-    extent = tuple(e - s for s, e in zip(task.start, task.stop, strict=True))
-    buffer = context.take_buffer(math.prod(extent) * a.array.dtype.itemsize)
-    slab = buffer[: math.prod(extent) * a.array.dtype.itemsize].view(a.array.dtype).reshape(extent)
-    try:
+    fetcher = context.fetcher
+    read, decoded = fetcher.bytes_read, fetcher.bytes_decoded
+    with context.slab(task, a.array.dtype) as slab:
         fetcher.read_box(a.array, task.start, task.stop, out=slab)
         objects = write_region(context.target, context.prefix, a.layout, slab, task.start, a.tasks.threads)
-    finally:
-        del slab
-        context.give_back(buffer)
     sources = a.sources(task.start, task.stop)
     receipt = Receipt(
         task.task_id,
@@ -190,8 +201,8 @@ def run_task(job: TaskJob, index: int) -> Receipt:
         objects,
         # beyond some thousands the plan's placements say the same in less room
         tuple(sources) if len(sources) <= _MAX_SOURCES else (),
-        fetcher.bytes_read,
-        fetcher.bytes_decoded,
+        fetcher.bytes_read - read,
+        fetcher.bytes_decoded - decoded,
         sum(max(o.size, 0) for o in objects),
         round(time.perf_counter() - began, 4),
         peak_rss(),

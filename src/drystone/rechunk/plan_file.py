@@ -113,7 +113,8 @@ class ArrayPlan:
         """Digest of what decides the bytes of every task alike."""
         lay = self.layout
         parts = [lay.path, str(lay.dtype), lay.chunk, lay.shard, lay.codecs.to_json(), lay.fill.hex()]
-        text = json.dumps([parts, encoder_versions(lay.codecs)])
+        gap = self.array.attributes.get("_FillValue")  # what places without a granule read as
+        text = json.dumps([parts, encoder_versions(lay.codecs), None if gap is None else gap.to_json()])
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
     def fingerprint(self, start: Sequence[int], stop: Sequence[int], base: bytes) -> str:
