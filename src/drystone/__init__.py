@@ -3,10 +3,16 @@
 The public names, each imported on first use so that ``import drystone`` costs nothing:
 
 ``open``, ``scan``, ``plan``, ``run`` and the errors of :mod:`drystone.errors`.
+
+``scan`` and ``plan`` are also packages of ours. Importing a package sets its name on the parent, which would hide the
+functions from then on; so for these two names the parent keeps the function, and the packages are reached by import
+statements alone (``from drystone.plan.combine import combine``).
 """
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 __all__ = ["__version__", "open", "plan", "run", "scan"]
@@ -14,11 +20,13 @@ __all__ = ["__version__", "open", "plan", "run", "scan"]
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
-    from drystone.pipeline.api import open, plan, run, scan  # noqa: A004 - users write drystone.open
+    from drystone.pipeline.api import open, plan, run, scan  # noqa: A004
+
+_FUNCTIONS = frozenset({"open", "plan", "run", "scan"})
 
 
 def __getattr__(name: str) -> object:
-    if name in {"open", "plan", "run", "scan"}:
+    if name in _FUNCTIONS:
         from importlib import import_module
 
         return getattr(import_module("drystone.pipeline.api"), name)
@@ -26,4 +34,16 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """A module whose public functions are not hidden by packages of the same name."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _FUNCTIONS and isinstance(value, ModuleType):
+            return
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

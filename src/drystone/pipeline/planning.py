@@ -103,6 +103,14 @@ def _nbytes(array: CombinedArray) -> int:
     return _product(array.shape) * array.dtype.itemsize
 
 
+def _by_driver(array: CombinedArray, known: bool) -> bool:
+    """Whether an array is written whole by the driver: text, and what is small and no field along the joined axis."""
+    if known or array.dtype.kind == "T":
+        return True
+    small = _nbytes(array) <= DRIVER_BYTES
+    return small and (len(array.shape) < 2 or array.placements.axis is None)
+
+
 def plan_archive(archive: Archive, *, progress: Progress | None = None) -> RunPlan:
     """Plan every output of a config; reads the table, writes nothing."""
     progress = progress or Silent()
@@ -169,7 +177,7 @@ def _stored(
     config: ArchiveConfig, whole: Whole, array: CombinedArray, output: OutputOptions, nbytes: int, remote: bool
 ) -> ArrayPlan:
     base = _array_plan(whole.table, array, "driver", "")
-    if array.dtype.kind == "T" or _nbytes(array) <= DRIVER_BYTES:
+    if _by_driver(array, array.path in whole.combined.coordinates):
         return ArrayPlan(
             base.path, "driver", "", base.shape, base.dtype, base.source_chunks, base.encoded_bytes, whole_layout(array, output)
         )

@@ -277,7 +277,7 @@ def _scan_all(
     run_windowed(scan_batch, _jobs(archive, table, todo, ids), archive.config.execution, on_done=done, on_failed=broke, tries=1)
     progress.finish("scan")
     if tally.failed:
-        failed = [(g, listed, f"{f.kind}: {f.reason}") for g, listed, f in tally.failed]
+        failed = [(g, listed, f.kind, f.reason) for g, listed, f in tally.failed]
         table.set_aside(failed, attempt_id=table.next_attempt_id(), run_id=run_id, sequence=sequence + 1)
     return tally
 
