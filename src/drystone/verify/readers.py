@@ -96,8 +96,8 @@ def _object_store(url: str, options: Options) -> ObstoreStore:
 # the published side
 
 
-def open_published(form: str, location: str, options: Mapping[str, Options], version: str | None = None) -> zarr.Group:
-    """The root group of a published form, read-only.
+def open_published(form: str, location: str, options: Mapping[str, Options], version: str | None = None) -> zarr.Group | Unpublished:
+    """The root group of a published form, read-only; of a store without a root yet, its arrays.
 
     Parameters
     ----------
@@ -113,7 +113,33 @@ def open_published(form: str, location: str, options: Mapping[str, Options], ver
     import zarr
 
     zarr.config.set({"array.rectilinear_chunks": True})
-    return zarr.open_group(_published_store(form, location, options, version), mode="r")
+    store = _published_store(form, location, options, version)
+    try:
+        return zarr.open_group(store, mode="r")
+    except zarr.errors.GroupNotFoundError:
+        if form != "zarr":
+            raise
+        return Unpublished(store)
+
+
+class Unpublished:
+    """A Zarr store whose root is not written yet: it is verified before it is made visible, array by array."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def get(self, path: str) -> zarr.Array | None:
+        """An array, or None."""
+        import zarr
+
+        try:
+            return zarr.open_array(self._store, path=path, mode="r")
+        except zarr.errors.ArrayNotFoundError:
+            return None
+
+    def members(self, max_depth: int | None = None) -> list[tuple[str, zarr.Array]]:
+        """None are known without a root."""
+        return []
 
 
 def _published_store(form: str, location: str, options: Mapping[str, Options], version: str | None) -> Store:
