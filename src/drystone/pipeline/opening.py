@@ -37,60 +37,15 @@ _IN_FLIGHT = 256 << 20
 
 def open_dataset(
     sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | ArchiveConfig,
+    axis: AxisOptions | None,
+    variables: tuple[str, ...] | None,
     *,
-    along: str | AxisOptions | None = None,
-    position: str = "coordinate",
-    pattern: str | None = None,
-    variables: Sequence[str] | None = None,
-    decode: bool = False,
-    format: str = "auto",
-    places: Mapping[str, str] | None = None,
+    decode: bool,
+    format: str,
+    places: Mapping[str, str],
 ) -> xarray.Dataset | xarray.DataTree:
-    """Open granules, a table or a config as one lazy Dataset.
-
-    Parameters
-    ----------
-    sources
-        Paths, globs or URLs of granules; or the folder of a table; or a config (a ``.yaml`` path, or as loaded).
-    along
-        Dimension to join granules along; None finds it where it is plain.
-    position
-        ``coordinate``, ``name`` (with ``pattern``) or ``order``.
-    variables
-        Names or paths; None for all.
-    decode
-        Apply CF decoding as xarray does; otherwise values are as stored, in native byte order.
-    format
-        A scanner's name, or ``auto``.
-    places
-        For a table: place name to URL, where the archive has moved.
-
-    Returns
-    -------
-    xarray.Dataset or xarray.DataTree
-        A DataTree where granules have groups.
-
-    Raises
-    ------
-    ScanError
-        A granule does not parse; it is named.
-    CombineError
-        Granules differ in what would change values; both are named.
-    UnsupportedError
-        A wanted variable has no exact reference; the reason is named.
-
-    Examples
-    --------
-    >>> import h5py, numpy as np, tempfile, os
-    >>> folder = tempfile.mkdtemp()
-    >>> with h5py.File(os.path.join(folder, "a.h5"), "w") as f:
-    ...     f["v"] = np.arange(6).reshape(2, 3)
-    >>> import drystone
-    >>> drystone.open(os.path.join(folder, "a.h5"))["v"].values[1]
-    array([3, 4, 5])
-    """
-    axis = AxisOptions(along, position, pattern) if isinstance(along, str) else along  # type: ignore[arg-type]
-    options = CombineOptions(axis, None if variables is None else tuple(variables))
+    """See :func:`drystone.pipeline.api.open`."""
+    options = CombineOptions(axis, variables)
     if isinstance(sources, ArchiveConfig):
         return _from_config(sources, options, decode)
     if isinstance(sources, str | os.PathLike):
@@ -100,7 +55,7 @@ def open_dataset(
 
             return _from_config(load_config(text), options, decode)
         if os.path.isdir(os.path.join(text, "granules", "_delta_log")):
-            return _from_table(text, options, places or {}, decode)
+            return _from_table(text, options, places, decode)
     combined, fetcher = open_sources(locate(expand(sources)), options, format)
     return dataset(combined, fetcher, decode=decode)
 
