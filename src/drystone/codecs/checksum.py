@@ -17,6 +17,8 @@ __all__ = ["CHECKSUMS", "append_checksum", "strip_checksum"]
 
 
 def _fletcher32(data: Buffer) -> bytes:
+    if len(data) == 0:  # numcodecs reads past its end
+        return bytes(4)
     return bytes(Fletcher32().encode(np.frombuffer(data, np.uint8))[-4:])
 
 
@@ -55,7 +57,7 @@ def strip_checksum(name: str, data: Buffer) -> memoryview:
             stored=len(view),
         )
     body, stored = view[:-4], bytes(view[-4:])
-    computed = CHECKSUMS[name](body) if len(body) else b"\0\0\0\0"
+    computed = CHECKSUMS[name](body)
     # HDF5 before 1.6.3 wrote each half with its bytes swapped on little-endian hosts, and the library still accepts that
     if stored != computed and not (name == "fletcher32" and stored == bytes(computed[i] for i in (1, 0, 3, 2))):
         raise DecodeError(
