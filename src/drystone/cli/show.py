@@ -14,6 +14,7 @@ from drystone.cli.draw import ArrayDrawing, array_lines, size
 from drystone.cli.foreign import codec_text, icechunk_arrays, kerchunk_arrays, zarr_arrays
 from drystone.cli.summary import config_json, config_lines
 from drystone.errors import ConfigError, StorageError
+from drystone.model.chunk_rows import ScannedArray, State
 from drystone.storage.address import Places, open_store
 from drystone.storage.store import Place, Store
 
@@ -138,23 +139,27 @@ def _granule(path: str, store: Store, root: str, name: str) -> Shown:
     from drystone.pipeline.scan import scan_source
 
     result = scan_source(Places.of([Place("show", root)]), Listed(f"show:{name}", store.stat(name)))
-    arrays = []
-    for scanned in result.arrays:
-        spec = scanned.spec
-        arrays.append(
-            ArrayDrawing(
-                spec.path,
-                spec.dims,
-                spec.shape,
-                "text" if spec.dtype.kind == "T" else str(spec.dtype),
-                spec.chunk_shape,
-                None,
-                tuple(codec_text(c.name, dict(c.params)) for c in spec.codecs.codecs if c.name != "bytes"),
-                spec.dtype.itemsize,
-                len(scanned.rows),
-                int(scanned.rows.length.sum()),
-            )
-        )
+    arrays = [_scanned(a) for a in result.arrays]
     facts = [f"not referenced: {r.path}: {r.reason}" for r in result.refusals]
     facts += [f"note: {w.path}: {w.reason}" for w in result.warnings]
     return Shown(path, result.format, tuple(sorted(arrays, key=lambda a: a.path)), tuple(facts))
+
+
+def _scanned(scanned: ScannedArray) -> ArrayDrawing:
+    spec, state = scanned.spec, scanned.rows.state
+    # an unwritten chunk may have a row that says so
+    written = int((state != State.MISSING).sum())
+    library = bool((state == State.LIBRARY).any())
+    return ArrayDrawing(
+        spec.path,
+        spec.dims,
+        spec.shape,
+        "text" if spec.dtype.kind == "T" else str(spec.dtype),
+        spec.chunk_shape,
+        None,
+        tuple(codec_text(c.name, dict(c.params)) for c in spec.codecs.codecs if c.name != "bytes"),
+        spec.dtype.itemsize,
+        written,
+        None if library else int(scanned.rows.length.sum()),
+        "read through the format's own library: no codec elsewhere undoes its filters" if library else "",
+    )
