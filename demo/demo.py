@@ -21,7 +21,10 @@ WORK = ROOT / "demo" / "work"
 
 @dataclass(frozen=True)
 class Archive:
-    """One archive of the demo: its config, its files in the package, the array and the point that are read at the end."""
+    """One archive of the demo: its config, its files in the package, the array and the point that are read at the end.
+
+    ``whole_tour``: every verb, also those whose work ``run`` does again.
+    """
 
     name: str
     title: str
@@ -29,12 +32,13 @@ class Archive:
     files: tuple[str, ...]
     array: str
     point: dict[str, int]
+    whole_tour: bool = False
 
 
 ARCHIVES = (
     Archive(
         "ostia", "OSTIA monthly sea-surface temperature: one file, 54 maps, a map a chunk", "ostia", ("ostia_monthly.nc",),
-        "surface_temperature", {"latitude": 9, "longitude": 200},
+        "surface_temperature", {"latitude": 9, "longitude": 200}, whole_tour=True,
     ),
     Archive(
         "nemo", "NEMO ocean: three months, a file a month, curvilinear", "nemo",
@@ -86,9 +90,10 @@ def open_icechunk(path: Path):
     """The repository's main branch, allowed to read the files that it refers to."""
     import icechunk
 
+    icechunk.set_logs_filter("error")  # it warns of concurrent writers in a folder; nobody writes here
     storage = icechunk.local_filesystem_storage(str(path))
     config = icechunk.Repository.fetch_config(storage)
-    allowed = dict.fromkeys(config.virtual_chunk_containers or {})
+    allowed = dict.fromkeys(config.virtual_chunk_containers or {}, icechunk.credentials.LocalFileSystemAccess)
     repository = icechunk.Repository.open(storage, authorize_virtual_chunk_access=allowed)
     return repository.readonly_session("main").store
 
@@ -108,13 +113,13 @@ def read_back(archive: Archive) -> None:
         "series store": zarr.storage.LocalStore(published / f"{archive.name}-series.zarr"),
     }
     for title, store in stores.items():
+        array = xr.open_zarr(store, consolidated=None)[archive.array]
         start = time.perf_counter()
-        series = xr.open_zarr(store, consolidated=None)[archive.array].isel(archive.point).values
+        series = array.isel(archive.point).values
         seconds = time.perf_counter() - start
         same = np.array_equal(series, direct, equal_nan=True)
-        say(
-            f"  {title:14} {len(series)} values in {seconds * 1e3:.0f} ms, {'equal to the files' if same else 'DIFFERENT'}", "0"
-        )
+        verdict = "equal to the files" if same else "DIFFERENT"
+        say(f"  {title:14} {len(series)} values in {seconds * 1e3:.0f} ms, {verdict}", "0")
         if not same:
             raise SystemExit(f"demo: {title} of {archive.name} differs from the files")
 
@@ -123,12 +128,16 @@ def one(archive: Archive) -> None:
     config = f"configs/demo-{archive.name}.yaml"
     say(f"\n{'=' * 100}\n{archive.title}\n{'=' * 100}")
     copy_files(archive)
-    drystone("check", config)
     drystone("show", f"demo/work/{archive.folder}/{Path(archive.files[0]).name}", "--array", archive.array)
+    if archive.whole_tour:
+        drystone("check", config)
     drystone("scan", config)
     drystone("plan", config)
     drystone("run", config)
-    drystone("verify", config, "--values", "full")
+    if archive.whole_tour:
+        # the run proved both outputs before they became visible; here it is done again, from outside
+        drystone("verify", config, "--values", "full")
+        drystone("status", config)
     drystone("show", f"demo/work/published/{archive.name}-series.zarr", "--array", archive.array)
     read_back(archive)
 
@@ -148,7 +157,7 @@ def main() -> None:
         one(archive)
     if {"a1b", "e1"} <= {a.name for a in chosen}:
         say(f"\n{'=' * 100}\nWhat does not fit is refused: two scenarios hold the same years\n{'=' * 100}")
-        drystone("plan", "configs/demo-refused.yaml", expect=5)
+        drystone("run", "configs/demo-refused.yaml", expect=5)
     say(f"\nDone in {time.perf_counter() - start:.0f} s. Everything is in demo/work; run a command again to see it do nothing.")
 
 
