@@ -20,7 +20,7 @@ __all__ = ["__version__", "open", "plan", "run", "scan"]
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
-    from drystone.pipeline.api import open, plan, run, scan  # noqa: A004
+    from drystone.pipeline.api import open, plan, run, scan  # noqa: A004 - users write drystone.open
 
 _FUNCTIONS = frozenset({"open", "plan", "run", "scan"})
 

@@ -45,11 +45,11 @@ def single(value: Any) -> Any:  # noqa: ANN401  an attribute's type is data
     return value
 
 
-def _float64(value: Any) -> str:  # noqa: ANN401
+def _float64(value: Any) -> str:  # noqa: ANN401 - an attribute's value is data
     return base64.b64encode(struct.pack("<d", float(value))).decode()
 
 
-def _fill_attribute_v3(value: Any, dtype: np.dtype) -> Json:  # noqa: ANN401
+def _fill_attribute_v3(value: Any, dtype: np.dtype) -> Json:  # noqa: ANN401 - an attribute's value is data
     """``_FillValue`` as xarray decodes it; None where it could not."""
     number = isinstance(value, bool | int | float | np.bool | np.integer | np.floating)
     if dtype.kind == "f" and number:

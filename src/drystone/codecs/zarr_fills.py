@@ -152,7 +152,7 @@ def mask_fill_v2(fill: bytes | None, attributes: Mapping[str, AttributeLike], dt
     )
 
 
-def _exact(value: Any, native: np.dtype) -> bytes | None:  # noqa: ANN401
+def _exact(value: Any, native: np.dtype) -> bytes | None:  # noqa: ANN401 - an attribute's value is data
     """One native element with exactly this value, or None."""
     if native.kind not in "biufc" or not isinstance(value, bool | int | float | complex | np.generic):
         return None

@@ -113,7 +113,7 @@ def sample(layout: Layout, share: float, seed: int, label: str, budget: int) -> 
     size = max(1, min(target // _BOXES, budget // layout.itemsize))
     where = random.Random(f"{seed}:{label}")  # noqa: S311  no secret
     # one choice of granules for all arrays that share them: fewer files are opened
-    who = random.Random(f"{seed}:{granules}:{layout.shape[layout.axis] if layout.axis is not None else 0}")  # noqa: S311
+    who = random.Random(f"{seed}:{granules}:{layout.shape[layout.axis] if layout.axis is not None else 0}")  # noqa: S311 - a sample, no secret
     boxes = [_box(layout, 0, size, None, first=True), _box(layout, granules - 1, size, None, first=False)]
     boxes += [_edge_box(layout, who.randrange(1, granules), size, where) for _ in range(min(_EDGES, granules - 1))]
     covered = sum(_volume(b) for b in boxes)
