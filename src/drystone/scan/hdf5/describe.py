@@ -85,7 +85,7 @@ def describe(dsid: h5d.DatasetID, extent: Extent) -> Description:
             raise UnsupportedType(
                 "filter",
                 f"it is stored through HDF5 filter {code} ({name}), which neither drystone nor the HDF5 library here can undo; "
-                "install the package hdf5plugin if that has it",
+                "pip install 'drystone[codecs]' adds the filters of hdf5plugin",
             )
     if stored.converted is not None:
         chain = CodecChain((*chain.codecs, foreign_codec(0, f"type conversion of {stored.converted}")))

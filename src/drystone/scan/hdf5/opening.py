@@ -136,11 +136,10 @@ class RangeFile:
 
 
 @cache
-def _access_list(locking: bool) -> h5p.PropFAID:
+def _access_list(degree: int, locking: bool) -> h5p.PropFAID:
     plist = h5p.create(h5p.FILE_ACCESS)
-    plist.set_fclose_degree(h5f.CLOSE_STRONG)
+    plist.set_fclose_degree(degree)
     if not locking:
-        # archives are read-only or on file systems without locks; a granule that changes is found by its stamp
         plist.set_file_locking(False, True)
     return plist
 
@@ -194,18 +193,22 @@ def _local(path: str, address: str) -> Iterator[OpenFile]:
 
 
 def _open_path(path: bytes, address: str) -> h5f.FileID:
-    try:
-        return h5f.open(path, h5f.ACC_RDONLY, _access_list(False))
-    except (OSError, RuntimeError):
-        # a file that this process already holds open with locking can only be opened the same way
+    first = ""
+    # One file cannot be open in two ways in one process: the second way is that of the library itself, for sources of
+    # virtual datasets. The third is for file systems without locks; a granule that changes meanwhile is found by its stamp.
+    for degree, locking in ((h5f.CLOSE_STRONG, True), (h5f.CLOSE_DEFAULT, True), (h5f.CLOSE_STRONG, False)):
         try:
-            return h5f.open(path, h5f.ACC_RDONLY, _access_list(True))
+            return h5f.open(path, h5f.ACC_RDONLY, _access_list(degree, locking))
         except (OSError, RuntimeError) as error:
-            raise _unreadable(address, error) from error
+            first = first or _first_line(error)
+    raise _unreadable(address, first)
 
 
-def _unreadable(address: str, error: Exception) -> ScanError:
-    first = str(error).splitlines()[0] if str(error) else type(error).__name__
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def _unreadable(address: str, first: str) -> ScanError:
     return ScanError(
         f"{address}: the HDF5 library cannot open it: {first}; the file is damaged or needs a file driver that is not here",
         kind="unreadable",
@@ -225,7 +228,7 @@ def _remote(store: Store, key: str, address: str, size: int) -> Iterator[OpenFil
     except (OSError, RuntimeError) as error:
         if source.error is not None:
             raise source.error from error
-        raise _unreadable(address, error) from error
+        raise _unreadable(address, _first_line(error)) from error
     try:
         yield OpenFile(fid, source, block, size, address)
         if source.error is not None:
