@@ -118,7 +118,9 @@ def one(folder: Path, reference: dict[str, bytes], kill_at: int, cluster: str) -
         problems.append(f"rerun exit {again.returncode}: {again.stderr[-400:]}")
     store = archives.tree(folder / "out/series.zarr") if (folder / "out/series.zarr").exists() else {}
     if store != reference:
-        problems.append(f"store differs: {sorted(k for k in store.keys() | reference.keys() if store.get(k) != reference.get(k))[:5]}")
+        problems.append(
+            f"store differs: {sorted(k for k in store.keys() | reference.keys() if store.get(k) != reference.get(k))[:5]}"
+        )
     temporary = [str(p) for p in (folder / "out").rglob(f"*{TEMPORARY_SUFFIX}")]
     if temporary:
         problems.append(f"temporary files left: {temporary[:3]}")
@@ -126,7 +128,14 @@ def one(folder: Path, reference: dict[str, bytes], kill_at: int, cluster: str) -
     if redone:
         problems.append(f"done again although a receipt proved it: {redone[:5]}")
     call, path = trace.calls[kill_at] if kill_at < len(trace.calls) else ("none", "none")
-    return {"at": kill_at, "call": call, "phase": phase(path), "driver": trace.status == -9, "proved": len(before), "problems": problems}
+    return {
+        "at": kill_at,
+        "call": call,
+        "phase": phase(path),
+        "driver": trace.status == -9,
+        "proved": len(before),
+        "problems": problems,
+    }
 
 
 def verify(folder: Path) -> int:

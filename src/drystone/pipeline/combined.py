@@ -41,7 +41,7 @@ def fetcher_for(archive: Archive, table: ReferenceTable, threads: int = 4) -> Fe
     return Fetcher(archive.places, table, threads=threads, bytes_in_flight=256 << 20)
 
 
-def whole_of(archive: Archive, listed: Sequence[Listed] | None) -> Whole:
+def whole_of(archive: Archive, listed: Sequence[Listed] | None, *, remember: bool = False) -> Whole:
     """Combine what the table holds.
 
     Parameters
@@ -50,6 +50,8 @@ def whole_of(archive: Archive, listed: Sequence[Listed] | None) -> Whole:
         The config resolved.
     listed
         Granules now in the archive; None: every granule that the table knows.
+    remember
+        Keep digests of static arrays beside the table, so that they are not read again; else nothing is written.
 
     Raises
     ------
@@ -81,4 +83,6 @@ def whole_of(archive: Archive, listed: Sequence[Listed] | None) -> Whole:
     combined = replace(combined, warnings=(*combined.warnings, *notes))
     cache = DigestCache(archive.store, archive.key("statics.json"))
     check_statics(combined, members, fetcher_for(archive, table), names, cache)
+    if remember:
+        cache.save()
     return Whole(combined, table, granules, tuple(a for a in addresses if rows[a].status != "scanned"))

@@ -114,7 +114,7 @@ def run_archive(
         return RunReport(scan, (), None, plan=plan)
     with Lease(archive.store, archive.key("lease"), purpose="run") as lease:
         scan = scan_archive(archive, progress=progress, listed=listed)
-        whole = whole_of(archive, listed)
+        whole = whole_of(archive, listed, remember=True)
         plans = [plan_output(archive, whole, i, o) for i, o in enumerate(archive.config.outputs)]
         reports = [_run_output(archive, whole, p, lease.check, progress, accept_changes) for p in plans]
         release = _record_release(archive, whole, plans, reports) if any(r.fresh for r in reports) else None

@@ -97,7 +97,6 @@ def check_statics(
                     granule=one,
                     other=two,
                 )
-    cache.save()
 
 
 def _digest_of(members: ArrayMembers, granule_id: int, fetcher: Fetcher, cache: DigestCache) -> str:
