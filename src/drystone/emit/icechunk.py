@@ -163,7 +163,7 @@ def _last_fingerprint(repo: icechunk.Repository, address: str) -> str | None:
     import zarr
 
     store = repo.readonly_session(_BRANCH).store
-    if _run(_is_empty(store)):
+    if _run(store.is_empty("")):
         return None
     try:
         group = zarr.open_group(store, path=LEDGER_GROUP, mode="r", zarr_format=3)
@@ -181,12 +181,6 @@ def _run[T](work: Coroutine[object, object, T]) -> T:
     from zarr.core.sync import sync
 
     return sync(work)
-
-
-async def _is_empty(store: icechunk.IcechunkStore) -> bool:
-    async for _ in store.list():
-        return False
-    return True
 
 
 def _put(store: icechunk.IcechunkStore, key: str, data: bytes) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from drystone.codecs.chain import Codec
 from drystone.codecs.encode import encode_chunk
+from drystone.emit import arrow
 from drystone.emit.addresses import fsspec_address
 from drystone.emit.columns import MISSING, Positional, Slice
 from drystone.emit.documents import Layout, array_v2, explicit_fill, layouts, skipped, strict_json
@@ -130,8 +131,7 @@ def _table(view: ReferenceView, part: Slice, size: int, ids: NDArray[np.int32], 
     granule[:n] = part.granule
     used, code = np.unique(granule, return_inverse=True)
     first = int(np.searchsorted(used, 0))  # MISSING and RAW sort before the granules
-    urls = [fsspec_address(*view.public_parts(int(ids[g]))) for g in used[first:].tolist()]
-    path_codes = pa.array((code - first).astype(np.int32), mask=granule < 0)
+    urls = [fsspec_address(*view.public_parts(int(ids[g]))).encode() for g in used[first:].tolist()]
     raw_codes = np.full(size, -1, np.int32)
     blobs = list(part.raw.values())
     raw_codes[list(part.raw)] = np.arange(len(blobs), dtype=np.int32)
@@ -140,10 +140,10 @@ def _table(view: ReferenceView, part: Slice, size: int, ids: NDArray[np.int32], 
         blobs.append(fill)
     return pa.table(
         [
-            pa.DictionaryArray.from_arrays(path_codes, pa.array(urls, pa.string())),
-            pa.array(_padded(part.offset, size)),
-            pa.array(_padded(part.size, size)),
-            pa.DictionaryArray.from_arrays(pa.array(raw_codes, mask=raw_codes < 0), pa.array(blobs, pa.binary())),
+            arrow.dictionary((code - first).astype(np.int32), urls, pa.string()),
+            arrow.int64(_padded(part.offset, size)),
+            arrow.int64(_padded(part.size, size)),
+            arrow.dictionary(raw_codes, blobs, pa.binary()),
         ],
         schema=pa.schema(
             [

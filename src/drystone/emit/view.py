@@ -84,6 +84,8 @@ class TableView:
         names: set[str] = set()
         for prefix, url in sorted(self.public, key=lambda r: (-len(r[0]), r[0])):
             place = split_address(prefix)[0]
+            if place not in self.places.by_name:
+                self.places.store(place)  # raises, with the known names
             name, n = f"{place}-public", 1
             while name in names:
                 n += 1
