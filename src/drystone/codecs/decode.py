@@ -11,6 +11,7 @@ decoding and then assigning would cost.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from drystone.codecs.chain import Codec, CodecChain
 from drystone.codecs.checksum import CHECKSUMS, strip_checksum
-from drystone.codecs.inflate import DECOMPRESSORS, Buffer, decompress
+from drystone.codecs.inflate import DECOMPRESSORS, Buffer
 from drystone.codecs.shuffle import unshuffle, unshuffle_pairs
 from drystone.errors import DecodeError, UnsupportedError
 
@@ -30,6 +31,7 @@ type Selection = tuple[slice | int | NDArray[np.intp], ...]
 
 # variable-length text says its size nowhere
 _TEXT_LIMIT = 1 << 31
+_PAIRED_FROM = 4096
 
 
 def native_dtype(dtype: np.dtype) -> np.dtype:
@@ -41,7 +43,8 @@ def native_dtype(dtype: np.dtype) -> np.dtype:
 class _Step:
     """A codec to undo, and how many bytes must come out: exactly ``most``, or up to it."""
 
-    codec: Codec
+    name: str
+    run: Callable[[Buffer, int], Buffer]
     most: int
     exact: bool
 
@@ -51,19 +54,34 @@ def _steps(chain: CodecChain, nbytes: int, exact: bool) -> tuple[_Step, ...]:
     steps = []
     size = nbytes
     for codec in chain.filters:
-        steps.append(_Step(codec, size, exact))
+        steps.append(_Step(codec.name, _runner(codec), size, exact))
         if codec.name in DECOMPRESSORS:
             # what a compressor gives is not known, but none of them adds more than this
             size, exact = size + size // 8 + 4096, False
         elif codec.name in CHECKSUMS:
             size += 4
-        elif codec.name != "shuffle":
-            raise UnsupportedError(
-                f"no codec of drystone undoes {codec.name!r}; only the format's own library can read this array",
-                kind="codec",
-                codec=codec.name,
-            )
     return tuple(reversed(steps))
+
+
+def _runner(codec: Codec) -> Callable[[Buffer, int], Buffer]:
+    """What undoes one codec, given its bytes and the most that may come out."""
+    if codec.name in DECOMPRESSORS:
+        return DECOMPRESSORS[codec.name]
+    if codec.name in CHECKSUMS:
+        return lambda data, _: strip_checksum(codec.name, data)
+    if codec.name == "shuffle":
+        return lambda data, _: _unshuffled(data, codec.int_of("elementsize", 1))
+    raise UnsupportedError(
+        f"no codec of drystone undoes {codec.name!r}; only the format's own library can read this array",
+        kind="codec",
+        codec=codec.name,
+    )
+
+
+def _unshuffled(data: Buffer, size: int) -> NDArray[np.uint8]:
+    out = np.empty(len(data), np.uint8)
+    unshuffle(np.frombuffer(data, np.uint8), size, out)
+    return out
 
 
 def _wrong_size(what: str, got: int, expected: int) -> DecodeError:
@@ -88,6 +106,12 @@ class Decoder:
         As stored.
     shape
         Encoded shape: what the bytes decode to, padding included.
+    steps
+        What is undone, in decoding order.
+    elementsize
+        Of the shuffle that comes first in encoding order, or 0.
+    paired
+        Whether its byte planes are written straight to their places.
     """
 
     chain: CodecChain
@@ -96,40 +120,37 @@ class Decoder:
     native: np.dtype
     nbytes: int
     steps: tuple[_Step, ...]
+    elementsize: int
     paired: bool
 
-    def unfiltered(self, data: Buffer, stop: int | None = None) -> Buffer:
-        """Undo the filters down to the one at ``stop``, counted in encoding order; all of them by default."""
-        for step in self.steps if stop is None else self.steps[: len(self.steps) - stop]:
-            name = step.codec.name
-            if name == "shuffle":
-                out = np.empty(len(data), np.uint8)
-                unshuffle(np.frombuffer(data, np.uint8), step.codec.int_of("elementsize", 1), out)
-                data = out
-            elif name in CHECKSUMS:
-                data = strip_checksum(name, data)
-            else:
-                data = decompress(name, data, step.most)
+    def unfiltered(self, data: Buffer, steps: tuple[_Step, ...]) -> Buffer:
+        """Undo some of the filters."""
+        for step in steps:
+            data = step.run(data, step.most)
             if len(data) != step.most and (step.exact or len(data) > step.most):
-                raise _wrong_size(f"undoing {name}", len(data), step.most)
+                raise _wrong_size(f"undoing {step.name}", len(data), step.most)
         return data
+
+    def shuffled(self, data: Buffer) -> NDArray[np.uint8]:
+        """Undo all filters but the shuffle that comes first in encoding order."""
+        shuffled = np.frombuffer(self.unfiltered(data, self.steps[:-1]), np.uint8)
+        if len(shuffled) != self.nbytes:
+            raise _wrong_size("the chunk", len(shuffled), self.nbytes)
+        return shuffled
 
     def bytes(self, data: Buffer, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
         """The elements' bytes in stored order, writable; in ``out`` (uint8, contiguous, ``nbytes`` long) where given."""
-        filters = self.chain.filters
-        if filters and filters[0].name == "shuffle":
-            shuffled = np.frombuffer(self.unfiltered(data, 1), np.uint8)
-            if len(shuffled) != self.nbytes:
-                raise _wrong_size("the chunk", len(shuffled), self.nbytes)
+        if self.elementsize:
+            shuffled = self.shuffled(data)
             out = np.empty(self.nbytes, np.uint8) if out is None else out
-            unshuffle(shuffled, filters[0].int_of("elementsize", 1), out)
+            unshuffle(shuffled, self.elementsize, out)
             return out
-        plain = np.frombuffer(self.unfiltered(data), np.uint8)
+        plain = np.frombuffer(self.unfiltered(data, self.steps), np.uint8)
         if len(plain) != self.nbytes:
-            raise _wrong_size("the chunk" if filters else "an unfiltered chunk", len(plain), self.nbytes)
+            raise _wrong_size("the chunk" if self.steps else "an unfiltered chunk", len(plain), self.nbytes)
         if out is None:
             # a caller's own buffer is not ours to hand on, even a writable one
-            return plain if filters and plain.flags.writeable else plain.copy()
+            return plain if self.steps and plain.flags.writeable else plain.copy()
         out[:] = plain
         return out
 
@@ -151,10 +172,7 @@ class Decoder:
             One slice, integer or index array an axis, within the chunk; None: all of it.
         """
         if self.paired and (selection is None or all(isinstance(s, slice) for s in selection)):
-            shuffled = np.frombuffer(self.unfiltered(data, 1), np.uint8)
-            if len(shuffled) != self.nbytes:
-                raise _wrong_size("the chunk", len(shuffled), self.nbytes)
-            planes = shuffled.reshape(2, *self.shape)
+            planes = self.shuffled(data).reshape(2, *self.shape)
             if selection is not None:
                 planes = planes[(slice(None), *selection)]
             unshuffle_pairs(planes, out.view(np.uint16), big=self.dtype.byteorder == ">")
@@ -172,7 +190,7 @@ class Decoder:
                 f"variable-length text is stored through {self.chain.codecs[0].name!r}, which no codec of drystone undoes",
                 kind="codec",
             )
-        view = memoryview(self.unfiltered(data)).cast("B")
+        view = memoryview(self.unfiltered(data, self.steps)).cast("B")
         count, expected = int.from_bytes(view[:4], "little") if len(view) >= 4 else -1, math.prod(self.shape)
         if count != expected:
             raise _wrong_size("a chunk of text", count, expected)
@@ -232,13 +250,11 @@ def decoder(chain: CodecChain, dtype: np.dtype, shape: tuple[int, ...], mask: in
     text = dtype.kind == "T"
     nbytes = _TEXT_LIMIT if text else math.prod(shape) * dtype.itemsize
     first = chain.filters[0] if chain.filters else None
-    paired = (
-        first is not None
-        and (first.name, first.int_of("elementsize")) == ("shuffle", 2)
-        and dtype.itemsize == 2
-        and dtype.kind in "iuf"
-    )
-    return Decoder(chain, dtype, shape, native_dtype(dtype), nbytes, _steps(chain, nbytes, not text), paired)
+    elementsize = first.int_of("elementsize", 1) if first is not None and first.name == "shuffle" and not text else 0
+    # byte planes of 16-bit numbers go straight to where they belong; a small chunk is faster through a buffer
+    paired = elementsize == 2 == dtype.itemsize and dtype.kind in "iuf" and nbytes > _PAIRED_FROM
+    steps = _steps(chain, nbytes, not text)
+    return Decoder(chain, dtype, shape, native_dtype(dtype), nbytes, steps, elementsize, paired)
 
 
 def decode_bytes(

@@ -103,7 +103,9 @@ def _deflated(name: str, bits: int, data: Buffer, most: int) -> Buffer:
             return _LIBDEFLATE[bits](data, room)
         except _LIBDEFLATE_ERRORS:
             pass  # it says only that it failed; the streaming inflater below says how, or copes
-    return _stream(name, lambda: cast(_Inflater, isal_zlib.decompressobj(wbits=bits)), data, room)
+    # its defaults are those of zlib streams, and a call without keywords takes a third of the time
+    make = isal_zlib.decompressobj if bits == _ZLIB_BITS else lambda: isal_zlib.decompressobj(wbits=bits)
+    return _stream(name, cast("Callable[[], _Inflater]", make), data, room)
 
 
 def inflate_zlib(data: Buffer, most: int) -> Buffer:

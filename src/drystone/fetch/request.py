@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +26,38 @@ from drystone.model.placement import CombinedArray
 __all__ = ["Group", "Matches", "Place", "Request", "make_request"]
 
 type Int64 = NDArray[np.int64]
-# what to read of a chunk along an axis, where it goes, elements that its bytes decode to
-type Part = tuple[AxisPart, AxisPart, int]
+
+_MOST_KEPT = 1 << 16
+
+
+class Part(NamedTuple):
+    """One axis of one chunk; named tuples, since one is made or read for every chunk.
+
+    ``local`` is what to read of it, ``out`` where that goes, ``encoded`` how many elements its bytes decode to; ``whole``
+    says that all of them are wanted, in order, ``sliced`` that both parts are slices.
+    """
+
+    local: AxisPart
+    out: AxisPart
+    encoded: int
+    whole: bool
+    sliced: bool
+
+    @classmethod
+    def of(cls, local: AxisPart, out: AxisPart, encoded: int) -> Part:
+        """Work the rest out."""
+        whole = isinstance(local, slice) and local.start == 0 and local.stop == encoded and local.step in (1, None)
+        return cls(local, out, encoded, whole, isinstance(local, slice) and isinstance(out, slice))
+
+
+class Place(NamedTuple):
+    """The parts of all axes of one chunk: see :class:`Part`."""
+
+    local: tuple[AxisPart, ...]
+    out: tuple[AxisPart, ...]
+    encoded_shape: tuple[int, ...]
+    whole: bool
+    sliced: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,28 +95,6 @@ class Matches:
         return Matches(self.row[order], self.lead[order], self.others[:, order])
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """What to read of a chunk (``local``), where it goes (``out``), and the shape that its bytes decode to."""
-
-    local: tuple[AxisPart, ...]
-    out: tuple[AxisPart, ...]
-    encoded_shape: tuple[int, ...]
-
-    @property
-    def sliced(self) -> bool:
-        """True where no index array is among the parts."""
-        return not any(isinstance(p, np.ndarray) for p in (*self.local, *self.out))
-
-    @property
-    def whole(self) -> bool:
-        """True where all that the bytes decode to is wanted, in order."""
-        for part, n in zip(self.local, self.encoded_shape, strict=True):
-            if not isinstance(part, slice) or part.start != 0 or part.stop != n or part.step not in (1, None):
-                return False
-        return True
-
-
 @dataclass(slots=True)
 class Group:
     """Granules that decode alike, and what is wanted of them.
@@ -116,6 +125,7 @@ class Group:
     _keys: Int64 = field(init=False)
     _order: NDArray[np.intp] = field(init=False)
     _span: int = field(init=False)
+    _places: dict[tuple[int, ...], Place] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.seen = np.zeros((len(self.granule_id), *(len(t.parts) for t in self.others)), bool)
@@ -151,10 +161,30 @@ class Group:
 
     def place(self, lead: int, others: tuple[int, ...]) -> Place:
         """Where one chunk goes."""
-        parts = [t.parts[i] for t, i in zip(self.others, others, strict=True)]
-        if self.axis is not None:
-            parts.insert(self.axis, self.lead_parts[lead])
-        return Place(tuple([p[0] for p in parts]), tuple([p[1] for p in parts]), tuple([p[2] for p in parts]))
+        base = self._places.get(others)
+        if base is None:
+            parts = [t.parts[i] for t, i in zip(self.others, others, strict=True)]
+            base = Place(
+                tuple([p.local for p in parts]),
+                tuple([p.out for p in parts]),
+                tuple([p.encoded for p in parts]),
+                all(p.whole for p in parts),
+                all(p.sliced for p in parts),
+            )
+            if len(self._places) < _MOST_KEPT:
+                self._places[others] = base
+        a = self.axis
+        if a is None:
+            return base
+        part = self.lead_parts[lead]
+        local, out, shape, whole, sliced = base
+        return Place(
+            (*local[:a], part.local, *local[a:]),
+            (*out[:a], part.out, *out[a:]),
+            (*shape[:a], part.encoded, *shape[a:]),
+            whole and part.whole,
+            sliced and part.sliced,
+        )
 
     def origin(self, lead: int, others: tuple[int, ...]) -> tuple[int, ...]:
         """First element of a chunk within its granule."""
@@ -226,7 +256,7 @@ def make_request(array: CombinedArray, axes: tuple[NormalAxis, ...]) -> Request:
                 array.placements.granule_id[placement[rows]],
                 segments.chunk[lead.segment[rows]],
                 [
-                    (*lead.parts[i], n)
+                    Part.of(*lead.parts[i], n)
                     for i, n in zip(rows.tolist(), segments.encoded[lead.segment[rows]].tolist(), strict=True)
                 ],
                 [_table(axes[a], spec, a) for a in range(len(axes)) if a != axis],
@@ -248,7 +278,7 @@ def _table(axis: NormalAxis, spec: ArraySpec, a: int) -> AxisTable:
     number = np.full(dimension.n_chunks, -1, np.intp)
     number[touched.chunk] = np.arange(len(touched))
     encoded = np.full(len(touched), edge) if spec.padded else dimension.data_sizes(touched.chunk)
-    return AxisTable(number, [(*touched.parts(i), n) for i, n in enumerate(encoded.tolist())])
+    return AxisTable(number, [Part.of(*touched.parts(i), n) for i, n in enumerate(encoded.tolist())])
 
 
 def _check(array: CombinedArray, spec: ArraySpec, axis: int | None) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from drystone.codecs.decode import Decoder, decoder
 from drystone.errors import DecodeError, DrystoneError, TableError
 from drystone.fetch.lead import AxisPart
-from drystone.fetch.request import Group, Matches, Place
+from drystone.fetch.request import Group, Matches
 from drystone.fetch.source import GranuleSource
 from drystone.model.chunk_rows import RowBatch, State
 
@@ -87,29 +87,29 @@ class Work:
 
     def _granule(self, call: Call, first: int, stop: int) -> None:
         source = call.source(self.granule_id[first])
-        rows = range(first, stop)
-        fetched = [i for i in rows if self.state[i] == State.REFERENCED]
+        fetched = [i for i in range(first, stop) if self.state[i] == State.REFERENCED]
         parts, n_read = (
             source.read([self.offset[i] for i in fetched], [self.length[i] for i in fetched]) if fetched else ([], 0)
         )
-        stored: dict[int, memoryview | bytes] = dict(zip(fetched, parts, strict=True))
         n_decoded = 0
-        for i in rows:
-            place = self.group.place(self.lead[i], self.others[i])
-            try:
-                if self.state[i] == State.LIBRARY:
-                    n_decoded += self._library(call, source, i, place)
-                else:
-                    data = stored[i] if self.state[i] == State.REFERENCED else self.batch.inline[self.row[i]]
-                    n_decoded += self._decode(call, data, i, place)
-            except DrystoneError as error:
-                raise self._located(call, source, i, error) from error
+        at = first
+        try:
+            for at, data in zip(fetched, parts, strict=True):
+                n_decoded += self._decode(call, data, at)
+            for at in range(first, stop) if len(fetched) < stop - first else ():
+                if self.state[at] == State.LIBRARY:
+                    n_decoded += self._library(call, source, at)
+                elif self.state[at] == State.INLINE:
+                    n_decoded += self._decode(call, self.batch.inline[self.row[at]], at)
+        except DrystoneError as error:
+            raise self._located(call, source, at, error) from error
         with call.lock:
             call.bytes_read += n_read
             call.bytes_decoded += n_decoded
-            call.chunks += len(rows)
+            call.chunks += stop - first
 
-    def _decode(self, call: Call, data: memoryview | bytes, i: int, place: Place) -> int:
+    def _decode(self, call: Call, data: memoryview | bytes, i: int) -> int:
+        place = self.group.place(self.lead[i], self.others[i])
         key = (self.batch.masks.get(self.row[i], 0), place.encoded_shape)
         ready = self.decoders.get(key)
         if ready is None:
@@ -122,9 +122,10 @@ class Work:
             put(call.out, place.out, _taken(ready.chunk(data), place.local))
         return ready.nbytes if ready.dtype.kind != "T" else len(data)
 
-    def _library(self, call: Call, source: GranuleSource, i: int, place: Place) -> int:
+    def _library(self, call: Call, source: GranuleSource, i: int) -> int:
         from drystone.storage.hdf5_library import read_box
 
+        place = self.group.place(self.lead[i], self.others[i])
         spans = [_span(p) for p in place.local]
         origin = self.group.origin(self.lead[i], self.others[i])
         start = tuple(o + a for o, (a, _) in zip(origin, spans, strict=True))
