@@ -13,7 +13,7 @@ import importlib.util
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 from urllib.parse import unquote, urlparse
 
 if TYPE_CHECKING:
@@ -42,6 +42,11 @@ class Readable(Protocol):
         ...
 
     @property
+    def dtype(self) -> object:
+        """As the library says it."""
+        ...
+
+    @property
     def attrs(self) -> Mapping[str, object]:
         """Attributes."""
         ...
@@ -49,6 +54,19 @@ class Readable(Protocol):
     def __getitem__(self, box: tuple[slice, ...], /) -> object:
         """Values."""
         ...
+
+
+def read_box(array: Readable, box: tuple[slice, ...]) -> object:
+    """Values of a box, as the library gives them but for scalars, which forget how long their text may be."""
+    import numpy as np
+
+    rank = len(array.shape or ())
+    values = array[box[:rank]]
+    if rank == 0 and getattr(array.dtype, "kind", "") == "S":
+        values = np.asarray(values, array.dtype)  # type: ignore[call-overload]
+    for axis, part in enumerate(box[rank:], rank):
+        values = np.moveaxis(np.moveaxis(np.asarray(values), axis, 0)[part], 0, axis)
+    return values
 
 
 class Group(Protocol):
@@ -96,7 +114,9 @@ def _object_store(url: str, options: Options) -> ObstoreStore:
 # the published side
 
 
-def open_published(form: str, location: str, options: Mapping[str, Options], version: str | None = None) -> zarr.Group | Unpublished:
+def open_published(
+    form: str, location: str, options: Mapping[str, Options], version: str | None = None
+) -> zarr.Group | Unpublished:
     """The root group of a published form, read-only; of a store without a root yet, its arrays.
 
     Parameters
@@ -114,8 +134,10 @@ def open_published(form: str, location: str, options: Mapping[str, Options], ver
 
     zarr.config.set({"array.rectilinear_chunks": True})
     store = _published_store(form, location, options, version)
+    # references answer a question for the other Zarr version's metadata with an error, at times
+    known: Literal[2] | None = 2 if form == "kerchunk-parquet" else None
     try:
-        return zarr.open_group(store, mode="r")
+        return zarr.open_group(store, mode="r", zarr_format=known)
     except zarr.errors.GroupNotFoundError:
         if form != "zarr":
             raise
@@ -128,7 +150,7 @@ class Unpublished:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def get(self, path: str) -> zarr.Array | None:
+    def get(self, path: str) -> zarr.Array[Any] | None:
         """An array, or None."""
         import zarr
 
@@ -137,7 +159,7 @@ class Unpublished:
         except zarr.errors.ArrayNotFoundError:
             return None
 
-    def members(self, max_depth: int | None = None) -> list[tuple[str, zarr.Array]]:
+    def members(self, max_depth: int | None = None) -> list[tuple[str, zarr.Array[Any]]]:
         """None are known without a root."""
         return []
 
@@ -155,12 +177,41 @@ def _published_store(form: str, location: str, options: Mapping[str, Options], v
     if form == "icechunk":
         return _icechunk(location, options, version)
     if form == "kerchunk-parquet":
-        import fsspec
-        from zarr.storage import FsspecStore
-
-        files = fsspec.filesystem("reference", fo=path or location, asynchronous=True, remote_options={"asynchronous": True})
-        return FsspecStore(files, read_only=True)
+        return _references(path or location, options)
     raise Unreadable(f"no reader is known for the form {form!r}")
+
+
+def _references(location: str, options: Mapping[str, Options]) -> Store:
+    """The reference file system of fsspec over kerchunk's Parquet."""
+    import fsspec
+    from zarr.storage import FsspecStore
+
+    target = _first_target(location)
+    protocol = target.partition("://")[0] if "://" in target else "file"
+    given = options_of(target, options)
+    remote: dict[str, object] = {"asynchronous": True}
+    if protocol == "s3":
+        remote |= {"anon": bool(given.get("anonymous"))}
+        if given.get("endpoint"):
+            remote["client_kwargs"] = {"endpoint_url": given["endpoint"]}
+    files = fsspec.filesystem(
+        "reference", fo=location, asynchronous=True, remote_protocol=protocol, remote_options=remote, skip_instance_cache=True
+    )
+    return FsspecStore(files, read_only=True)
+
+
+def _first_target(location: str) -> str:
+    """The first URL that references name; left to itself, fsspec walks all keys for it and stumbles over groups."""
+    import fsspec
+    import pyarrow.parquet as pq
+
+    files, root = fsspec.core.url_to_fs(location)
+    for name in sorted(n for n in files.find(root) if n.endswith(".parq")):
+        with files.open(name, "rb") as f:
+            column = pq.read_table(f, columns=["path"]).column("path").drop_null()
+        if len(column):
+            return str(column[0])
+    return ""
 
 
 def _icechunk(location: str, options: Mapping[str, Options], version: str | None) -> Store:
@@ -332,10 +383,15 @@ class Sources:
         """Values of a box as they are stored; Unreadable where the granule does not hold it."""
         array = self.array(granule, inner)
         shape = array.shape
+        # an element may be an array itself: its axes are the last ones of the whole
+        within = getattr(array.dtype, "subdtype", None)
+        if shape is not None and within is not None:
+            shape = (*shape, *within[1])
         if shape is None or len(shape) != len(start) or any(b > n for b, n in zip(stop, shape, strict=True)):
             raise Unreadable(f"{granule}, {inner}: elements {tuple(start)} to {tuple(stop)} were placed, its shape is {shape}")
+        box = tuple(slice(a, b) for a, b in zip(start, stop, strict=True))
         try:
-            return array[tuple(slice(a, b) for a, b in zip(start, stop, strict=True))]
+            return read_box(array, box)
         except (OSError, RuntimeError, ValueError, TypeError) as error:
             if (granule, inner) in self._foreign or importlib.util.find_spec("netCDF4") is None:
                 raise Unreadable(f"{granule}, {inner}: {error}") from error

@@ -175,8 +175,8 @@ def test_small_slabs_find_the_same(archive: Archive) -> None:
     assert sst.boxes == 4 * 2 * 2
 
 
-def flipped(archive: Archive) -> None:
-    open_out(archive)["sst"][9, 5, 7] += 1
+def flipped(archive: Archive, array: zarr.Array | None = None) -> None:
+    (array or open_out(archive)["sst"])[9, 5, 7] += 1
 
 
 def nan_payload(archive: Archive) -> None:
@@ -458,8 +458,19 @@ def test_nothing_to_open_is_no_proof(archive: Archive) -> None:
     assert caught.value.kind == "not-verified"
     (archive.folder / "empty").mkdir()
     with pytest.raises(VerifyError, match="nothing is proved") as caught:
-        archive.verify(location=archive.folder / "empty")
+        archive.verify("icechunk", location=archive.folder / "empty")
     assert caught.value.kind == "not-verified"
+    # a Zarr store is verified before its root is written, so a folder with nothing in it is one that lacks every array
+    report = archive.verify(location=archive.folder / "empty")
+    assert not report.ok
+    assert all(a.problems == ("the published form has no such array",) for a in report.arrays)
+
+
+def test_a_store_without_a_root_is_verified_array_by_array(archive: Archive) -> None:
+    (archive.folder / "out" / "zarr.json").unlink()
+    assert archive.verify().ok
+    flipped(archive, zarr.open_array(archive.folder / "out" / "sst", mode="r+"))
+    assert not archive.verify().ok
 
 
 def test_a_call_that_makes_no_sense_is_refused(archive: Archive) -> None:
