@@ -156,10 +156,10 @@ def _indexed(segments: Segments, axis: Indexed) -> Lead:
     order = order[held[order]]
     grouped = where[order]
     kept, first = np.unique(grouped, return_index=True)
-    stops = [*first[1:].tolist(), len(order)]
+    edges = [*first.tolist(), len(order)]
     shift = segments.local - segments.dest
     parts: list[tuple[AxisPart, AxisPart]] = []
-    for segment, a, b in zip(kept.tolist(), first.tolist(), stops, strict=True):
+    for segment, a, b in zip(kept.tolist(), edges[:-1], edges[1:], strict=True):
         places = order[a:b].astype(np.int64)
         parts.append((_as_slice(axis.indices[places] + shift[segment]), _as_slice(places)))
     return Lead(kept.astype(np.intp), parts, gap)
