@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -60,6 +62,14 @@ def write_all(root: str, layout: TargetLayout, values: NDArray[np.generic], regi
         slab = values[tuple(slice(a, b) for a, b in zip(start, stop, strict=True))]
         write_region(store, "out", layout, slab, start, 2)
     publish(store, "out", [layout], [])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """Hundreds of small stores need not survive a power cut."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @settings(deadline=None, max_examples=80)

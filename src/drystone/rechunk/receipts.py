@@ -64,7 +64,8 @@ class ReceiptLog:
         with self._lock:
             root = self._store.root
             if root is not None and self._n:
-                _append(os.path.join(root, f"{self._key}.jsonl"), line)
+                # an empty line first: should the line before be torn, it does not swallow this one
+                _append(os.path.join(root, f"{self._key}.jsonl"), b"\n" + line)
             elif root is not None:
                 self._store.put(f"{self._key}.jsonl", line)  # makes the folder and flushes it
             else:
@@ -78,7 +79,7 @@ def _append(path: str, line: bytes) -> None:
         try:
             size = os.fstat(fd).st_size
             if os.write(fd, line) != len(line):
-                os.ftruncate(fd, size)  # a torn line in the middle would hide the next one
+                os.ftruncate(fd, size)
                 raise StorageError(f"cannot append a receipt to {path}: the disk is full", kind="no-space", path=path)
             os.fsync(fd)
         finally:

@@ -1,0 +1,143 @@
+"""Granules to a store through the real parts (scanner, combine, plan, tasks), without table and config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from drystone.fetch.memory_rows import MemoryRows
+from drystone.model.granule import Granule
+from drystone.model.options import AxisOptions, CombineOptions, OutputOptions
+from drystone.model.placement import Combined
+from drystone.model.task import Receipt
+from drystone.plan.combine import combine
+from drystone.plan.layout import TargetLayout
+from drystone.plan.members import from_scans
+from drystone.plan.shards import plan_tasks, target_layout, whole_layout
+from drystone.protocols import ScanOptions, Source
+from drystone.rechunk.kernel import TaskJob, run_task
+from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, content_digests, write_plan
+from drystone.rechunk.receipts import RunState, load_receipts, run_state, target_sizes
+from drystone.rechunk.target import prepare, publish
+from drystone.scan.hdf5 import Hdf5Scanner
+from drystone.storage.address import Places
+from drystone.storage.store import Place, Store
+
+__all__ = ["Prepared", "prepare_run", "write_granules"]
+
+
+def write_granules(
+    folder: Path,
+    values: NDArray[np.generic],
+    lengths: Sequence[int],
+    chunk: tuple[int, ...],
+    *,
+    unwritten: Iterable[int] = (),
+    fill: object = None,
+    name: str = "v",
+) -> None:
+    """Cut ``values`` along axis 0 into netCDF-4-like files of the given lengths.
+
+    Chunks of the files in ``unwritten`` are never written, so they read as ``fill``.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    first = 0
+    for i, n in enumerate(lengths):
+        with h5py.File(folder / f"g{i:03d}.nc", "w") as f:
+            part = values[first : first + n]
+            edge = tuple(max(1, min(c, m)) for c, m in zip((chunk[0], *chunk[1:]), (10**9, *values.shape[1:]), strict=True))
+            dims = [f"d{k}" for k in range(values.ndim)]
+            f["d0"] = np.arange(first, first + n, dtype="f8")
+            f["d0"].make_scale("d0")
+            for k in range(1, values.ndim):
+                f[dims[k]] = np.arange(values.shape[k], dtype="f4")
+                f[dims[k]].make_scale(dims[k])
+            v = f.create_dataset(
+                name,
+                part.shape,
+                values.dtype,
+                chunks=edge,
+                maxshape=(None, *part.shape[1:]),
+                compression="gzip",
+                compression_opts=1,
+                shuffle=True,
+                fillvalue=None if fill is None else np.asarray(fill, values.dtype)[()],
+            )
+            for k, d in enumerate(dims):
+                v.dims[k].attach_scale(f[d])
+            if i not in unwritten:
+                v[...] = part
+        first += n
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that is ready for its tasks."""
+
+    job: TaskJob
+    plan: RechunkPlan
+    combined: Combined
+    layouts: tuple[TargetLayout, ...]
+    store: Store
+    key: str
+    run: str
+
+    def run_all(self, indices: Iterable[int] | None = None) -> list[Receipt]:
+        """Do tasks in this process."""
+        return [run_task(self.job, i) for i in (range(self.plan.n_tasks) if indices is None else indices)]
+
+    def state(self) -> RunState:
+        """What is done."""
+        return run_state(self.plan, load_receipts(self.store, self.run), target_sizes(self.store, self.key))
+
+    def publish(self) -> None:
+        """Make it visible."""
+        publish(self.store, self.key, self.layouts, self.combined.groups)
+
+    def bytes(self) -> dict[str, bytes]:
+        """Every object of the target."""
+        return {key: self.store.get(key) for key, _ in self.store.list(f"{self.key}/")}
+
+
+def prepare_run(
+    raw: Path,
+    out: Path,
+    output: OutputOptions,
+    memory: int,
+    *,
+    arrays: Sequence[str] = ("/v",),
+    threads: int = 2,
+    slots: int = 1,
+) -> Prepared:
+    """Scan ``raw``, plan the arrays, write plan and metadata below ``out``."""
+    places = Places.of([Place("raw", raw.as_uri()), Place("out", out.as_uri())])
+    source = places.store("raw")
+    scans, granules = {}, {}
+    for i, (key, stamp) in enumerate(source.list()):
+        scans[i] = Hdf5Scanner().scan(Source(source, key, f"raw:{key}", stamp), ScanOptions())
+        granules[i] = Granule(i, f"raw:{key}", stamp, "hdf5", 7, scans[i].n_rows, scans[i].digest())
+    along = CombineOptions(AxisOptions("d0"))
+    combined = combine(from_scans(scans), scans[0].groups, {i: g.address for i, g in granules.items()}, along)
+    plans, layouts, values = [], [], {}
+    for array in combined.arrays:
+        if array.path not in arrays:
+            layouts.append(whole_layout(array, output))
+            values[array.path] = combined.coordinates[array.path]
+            continue
+        layout = target_layout(array, output, memory)
+        layouts.append(layout)
+        placed = [granules[g] for g in array.placements.granule_id.tolist()]
+        attempts = np.array([g.attempt_id for g in placed], np.int32)
+        tasks = plan_tasks(array, layout, memory, threads=threads, slots=slots)
+        plans.append(ArrayPlan(array, layout, tasks, content_digests(placed), attempts))
+    plan = RechunkPlan(0, output.at, tuple(plans))
+    store, key = places.resolve(output.at)
+    write_plan(store, "run", plan)
+    prepare(store, key, layouts, combined.groups, values)
+    job = TaskJob(places, "out:run", MemoryRows(granules, scans), plan.fingerprint)
+    return Prepared(job, plan, combined, tuple(layouts), store, key, "run")
