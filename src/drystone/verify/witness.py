@@ -5,7 +5,7 @@ drystone (:func:`seal`), the last is to prove that none was imported. Its three 
 ``readers``) import nothing of drystone's either and are loaded by their path.
 
 A line of JSON on standard output for progress, and the report in the file that the job names. Memory is bounded by a few
-slabs, or by one published chunk where that is larger.
+slabs, or by two published chunks where those are larger.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -150,8 +151,8 @@ class Witness:
             return tally
         tally.problems.extend(self._meaning(node, spec))
         try:
-            for start, stop in self._boxes(node, spec):
-                self._box(node, spec, start, stop, tally)
+            for start, stop, values in _ahead(node, self._boxes(node, spec)):
+                self._box(spec, start, stop, values, tally)
         except (readers.Unreadable, compare.Incomparable) as error:
             tally.problems.append(str(error))
         except Exception as error:  # noqa: BLE001  whatever a reader raises on a published chunk is a finding
@@ -180,8 +181,9 @@ class Witness:
             return boxes.slabs(layout, job["slab_bytes"])
         return iter(boxes.sample(layout, job["share"], job["seed"], spec["path"], job["slab_bytes"]))
 
-    def _box(self, node: Any, spec: dict[str, Any], start: tuple[int, ...], stop: tuple[int, ...], tally: _Tally) -> None:  # noqa: ANN401 - arrays of several libraries
-        published = compare.native(readers.read_box(node, tuple(slice(a, b) for a, b in zip(start, stop, strict=True))))
+    def _box(
+        self, spec: dict[str, Any], start: tuple[int, ...], stop: tuple[int, ...], published: compare.Array, tally: _Tally
+    ) -> None:
         tally.boxes += 1
         for piece in self._pieces(spec, start, stop, published.dtype.itemsize):
             # the Ellipsis keeps an array where a scalar would come out
@@ -223,6 +225,23 @@ class Witness:
             a = (*start[:axis], low, *start[axis + 1 :])
             b = (*stop[:axis], high, *stop[axis + 1 :])
             yield from _thin(_Piece(a, b, name, tuple(shift)), self._job["slab_bytes"], itemsize)
+
+
+def _ahead(node: Any, chosen: Iterator[boxes.Box]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], compare.Array]]:  # noqa: ANN401 - as above
+    """Boxes with their published values, the next one read while this one is compared."""
+
+    def read(box: boxes.Box) -> compare.Array:
+        return compare.native(readers.read_box(node, tuple(slice(a, b) for a, b in zip(*box, strict=True))))
+
+    with ThreadPoolExecutor(1) as pool:
+        box = next(chosen, None)
+        pending = None if box is None else pool.submit(read, box)
+        while box is not None and pending is not None:
+            values = pending.result()
+            following = next(chosen, None)
+            pending = None if following is None else pool.submit(read, following)
+            yield *box, values
+            box = following
 
 
 def _spans(dest: Sequence[int], count: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, int, int | None]]:
