@@ -18,6 +18,7 @@ import pyarrow as pa
 from drystone.errors import TableError
 from drystone.storage.store import Store
 from drystone.table.granule_rows import ipc_bytes
+from drystone.table.granules import newest
 from drystone.table.log import DeltaLog
 from drystone.table.parts import NewPart, encode_part
 from drystone.table.schema import GRANULES
@@ -46,21 +47,24 @@ def commit_batches(
     batches: Sequence[WrittenBatch],
     *,
     latest: Validity,
+    known_paths: dict[int, str],
     release: int,
     run_id: str,
     sequence: int,
-) -> None:
-    """Commit batches whose sequence number the granules log does not have yet.
+) -> Validity:
+    """Commit batches whose sequence number the granules log does not have yet; gives the newest attempts after it.
 
     Parameters
     ----------
     latest
         The newest attempt of each granule that the table has.
+    known_paths
+        Array ids that were checked against the log before, and their paths; those of the batches are added.
     release
         The release that these granules will first be part of.
     """
     granules = _granules(batches, latest, release)
-    new_ids = _register_arrays(logs["arrays"], batches)
+    new_ids = _register_arrays(logs["arrays"], batches, known_paths)
     for name in ("references", "side", "arrays"):
         log = logs[name]
         parts = [part for batch in batches for table, part in batch.parts if table == name]
@@ -68,14 +72,20 @@ def commit_batches(
         if parts:
             ids = new_ids if name == "arrays" else {}
             log.commit(parts, transactions={run_id: sequence, **ids})
+    known_paths.update((number, path) for batch in batches for path, number in batch.array_ids)
     log = logs["granules"]
     part = put_part(store, log.folder, "granules", [granules])
     log.commit([part], transactions={run_id: sequence})
+    granule = np.concatenate([latest.ids, granules.column("granule_id").to_numpy()])
+    attempt = np.concatenate([latest.attempts, granules.column("attempt_id").to_numpy()])
+    at = newest(granule, attempt)
+    return Validity(granule[at], attempt[at])
 
 
 def _not_live(log: DeltaLog, parts: list[NewPart], run_id: str, sequence: int) -> list[NewPart]:
     """Parts that an interrupted commit of this sequence number did not bring in already."""
-    if (log.transaction(run_id) or -1) < sequence:
+    last = log.transaction(run_id)
+    if last is None or last < sequence:
         return parts
     live = set(log.live().names)
     return [p for p in parts if p.name not in live]
@@ -97,30 +107,30 @@ def _granules(batches: Sequence[WrittenBatch], latest: Validity, release: int) -
     if late.any():
         row = int(np.flatnonzero(late)[0])
         address = rows.column("address")[row].as_py()
-        newest = int(latest.attempts[at[row]]) if known[row] else int(attempt[row])
+        last = int(latest.attempts[at[row]]) if known[row] else int(attempt[row])
         raise TableError(
-            f"attempt {attempt[row]} of granule {granule[row]} ({address}) comes after attempt {newest}, which is "
+            f"attempt {attempt[row]} of granule {granule[row]} ({address}) comes after attempt {last}, which is "
             "in the table already: it would not count, or its rows would count twice; scan under a new attempt id "
             "(next_attempt_id, taken once before the batches are handed out)",
             kind="attempt-old",
             granule=int(granule[row]),
             attempt=int(attempt[row]),
-            newest=newest,
+            newest=last,
         )
     return rows
 
 
-def _register_arrays(arrays: DeltaLog, batches: Sequence[WrittenBatch]) -> dict[str, int]:
+def _register_arrays(arrays: DeltaLog, batches: Sequence[WrittenBatch], known_paths: dict[int, str]) -> dict[str, int]:
     """New array ids as transactions of the arrays log, which answers for one id without reading the table.
 
     The version number is 62 bits of another hash of the path, so that two paths that share an id are told apart.
     """
-    paths: dict[int, str] = {}
+    fresh: dict[int, str] = {}
     for batch in batches:
         for path, number in batch.array_ids:
-            refuse_collision(number, paths.setdefault(number, path), path)
+            refuse_collision(number, known_paths.get(number) or fresh.setdefault(number, path), path)
     new: dict[str, int] = {}
-    for number, path in paths.items():
+    for number, path in fresh.items():
         proof = int.from_bytes(hashlib.blake2b(path.encode(), digest_size=8, person=b"array").digest(), "little") >> 2
         name = f"array/{number}"
         known = arrays.transaction(name)

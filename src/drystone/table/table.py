@@ -73,6 +73,9 @@ class ReferenceTable(Records):
     def __init__(self, store: Store, key: str, versions: Mapping[str, int] | None = None, release: int | None = None) -> None:
         super().__init__(store, key, versions)
         self.release = release
+        # of the committer: what it need not read again before each commit
+        self._latest: Validity | None = None
+        self._paths: dict[int, str] = {}
         # granules first: what they name was committed before them, so a later look at the other logs finds it
         self._index = GranuleIndex(store, self._logs["granules"], release)
         _ = self._logs["granules"].version
@@ -133,6 +136,7 @@ class ReferenceTable(Records):
 
     def refresh(self) -> None:
         """See what was committed since by others."""
+        self._latest = None
         self._logs["granules"].refresh()
         _ = self._logs["granules"].version
         for log in self._logs.values():
@@ -183,11 +187,12 @@ class ReferenceTable(Records):
         done = self.last_sequence(run_id)
         if (done is not None and done >= sequence) or not batches:
             return False
-        commit_batches(
+        self._latest = commit_batches(
             self.store,
             self._logs,
             batches,
-            latest=self._index.latest,
+            latest=self._index.latest if self._latest is None else self._latest,
+            known_paths=self._paths,
             release=self.next_release_id(),
             run_id=run_id,
             sequence=sequence,

@@ -32,7 +32,7 @@ from drystone.table.schema import ARRAYS, MAX_RANK, REFERENCES, SIDE
 
 __all__ = ["WrittenBatch", "array_id", "coordinate_from_bytes", "refuse_collision", "strictly_ascending", "write_batch"]
 
-_BLOCK = 8 * ROW_GROUP
+_BLOCK = 1 * ROW_GROUP
 _SIDE_BYTES = 64 << 20
 _LONG = np.iinfo(np.int32).max
 

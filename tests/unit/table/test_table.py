@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import pickle
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from services.table_scans import assert_holds, gridded, joined, listed, odd_scan, single_chunks, wanted
+from services.table_scans import PATHS, assert_holds, gridded, joined, listed, odd_scan, single_chunks, wanted
 
 import drystone.table.rows
 import drystone.table.stream
@@ -189,6 +190,22 @@ def test_an_early_stop_leaves_nothing_open(table: ReferenceTable) -> None:
     del rows  # an unclosed file would be a ResourceWarning, which is an error here
 
 
+def test_threads_may_share_a_table(table: ReferenceTable) -> None:
+    found = odd(range(30), seed=6)
+    for k in range(3):
+        fill(table, as_scans({g: found[g] for g in list(found)[k::3]}), sequence=k)
+    shared = ReferenceTable.at(table.pin())
+    tasks = [(path, g) for path in PATHS for g in range(30)]
+
+    def read(task: tuple[str, int]) -> bool:
+        path, g = task
+        assert shared.granule(g).digest == found[g].digest()
+        return joined(list(shared.rows(path, np.array([g], np.int32)))) == wanted({g: found[g]}, path)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(read, tasks))
+
+
 # ---------------------------------------------------------------------- attempts and visibility
 
 
@@ -264,6 +281,26 @@ def test_granules_set_aside_and_withdrawn_have_no_rows(table: ReferenceTable) ->
     assert table.next_granule_id() == 10
     fill(table, as_scans({1: found[1]}), attempt=table.next_attempt_id(), sequence=3)
     assert_holds(table, {0: found[0], 1: found[1], 3: found[3]})
+
+
+def test_a_committer_that_goes_on_need_not_read_its_own_commits_again(table: ReferenceTable, monkeypatch) -> None:
+    """The price of an append must not grow with the table."""
+    fill(table, as_scans(odd([0])))
+    opened: list[str] = []
+    real = drystone.table.stream.open_part
+
+    def watched(store, key, *args, **kwargs):
+        opened.append(key)
+        return real(store, key, *args, **kwargs)
+
+    monkeypatch.setattr(drystone.table.stream, "open_part", watched)
+    for k in range(1, 5):
+        fill(table, as_scans(odd([k])), sequence=k)
+    assert opened == []
+    assert_holds(table, odd(range(5)))
+    with pytest.raises(TableError) as e:
+        fill(table, as_scans(odd([3])), sequence=9)
+    assert e.value.kind == "attempt-old"
 
 
 # ---------------------------------------------------------------------- pins

@@ -143,6 +143,12 @@ def test_array_id_collision_is_refused_within_a_batch_and_across_commits(store: 
         ReferenceTable.open(store, "t").commit([other], run_id="r", sequence=1)
     assert e.value.kind == "array-id-collision"
     assert ReferenceTable.open(store, "t").granule_ids().tolist() == [4]
+    table = ReferenceTable.create(store, "u")
+    with pytest.raises(TableError):
+        table.commit(
+            [write_batch(store, "u", [a], 1), write_batch(store, "u", [(5, listed(5), b[2])], 1)], run_id="r", sequence=0
+        )
+    assert ReferenceTable.open(store, "u").granule_ids().tolist() == []
 
 
 def test_text_that_is_no_utf8_is_refused_by_name(store: LocalStore) -> None:
