@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import sysconfig
 import time
 from dataclasses import dataclass
@@ -27,6 +29,11 @@ def free_ports(count: int) -> list[int]:
     finally:
         for s in sockets:
             s.close()
+
+
+def die_with_parent() -> None:
+    """Ask Linux to end this process when the one that started it ends, however that ends."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def weed() -> str:
@@ -79,7 +86,14 @@ class S3Server:
         log = (self._folder / "log").open("wb")
         with log:
             self._process = subprocess.Popen(
-                command, cwd=self._folder, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                command,
+                cwd=self._folder,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=die_with_parent if sys.platform == "linux" else None,
             )
         bucket = Bucket(f"http://{HOST}:{ports['s3.port']}", self._bucket)
         try:
