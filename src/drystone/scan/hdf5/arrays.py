@@ -8,111 +8,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 from h5py import h5d
-from numpy.typing import NDArray
 
 from drystone.codecs.chain import CodecChain
 from drystone.codecs.hdf5 import bytes_codec, foreign_codec
-from drystone.errors import ScanError
 from drystone.model.array import ArraySpec
-from drystone.model.attributes import Attributes
 from drystone.model.chunk_rows import ChunkRows, Refusal, ScannedArray, State
-from drystone.protocols import ScanOptions, Source
-from drystone.scan.hdf5.chunk_index import ChunkColumns, TooManyChunks, base_relative, library_columns, tree_columns
+from drystone.scan.hdf5.chunk_index import TooManyChunks
 from drystone.scan.hdf5.companions import Companions, external_bytes
-from drystone.scan.hdf5.describe import Description
-from drystone.scan.hdf5.dimensions import Axes
 from drystone.scan.hdf5.dtypes import UnsupportedType
-from drystone.scan.hdf5.object_header import read_layout
-from drystone.scan.hdf5.opening import OpenFile
 from drystone.scan.hdf5.rows import Grid, rows_of, single_row
-from drystone.scan.hdf5.values import encode_texts, fill_bytes, read_stored, read_texts
+from drystone.scan.hdf5.subject import Budget, Subject, stored_columns, stored_offset
+from drystone.scan.hdf5.texts import encode_texts, texts_of
+from drystone.scan.hdf5.values import fill_bytes, read_stored
 
-__all__ = ["MAX_RANK", "Budget", "Subject", "build_array"]
+__all__ = ["MAX_RANK", "build_array"]
 
 MAX_RANK = 8  # as many axes as the table has columns for
 FOREIGN_INLINE = 1 << 20  # decoded bytes up to which one array of another file is inlined
 _FOREIGN_CHUNK = 8 << 20
-_TREE_FROM = 512  # chunks from which reading the tree ourselves pays
-
-
-@dataclass(slots=True)
-class Budget:
-    """What is left of a scan's limits."""
-
-    inline: int
-    rows: int
-    max_rows: int
-
-    @classmethod
-    def of(cls, options: ScanOptions) -> Budget:
-        """All of it."""
-        return cls(options.inline_budget, options.max_rows, options.max_rows)
-
-    def take_inline(self, nbytes: int) -> None:
-        """Use up inline bytes.
-
-        Raises
-        ------
-        UnsupportedType
-            ``inline-budget``.
-        """
-        if nbytes > self.inline:
-            raise UnsupportedType(
-                "inline-budget",
-                f"its {nbytes} bytes would have to be inlined and {self.inline} bytes of the scan's budget are left",
-            )
-        self.inline -= nbytes
-
-    def take_rows(self, n: int, address: str) -> None:
-        """Use up chunk rows.
-
-        Raises
-        ------
-        ScanError
-            ``too-many-rows``.
-        """
-        if n > self.rows:
-            raise self.exceeded(address)
-        self.rows -= n
-
-    def exceeded(self, address: str) -> ScanError:
-        """The error for more rows than allowed."""
-        return ScanError(
-            f"{address}: it has more than {self.max_rows} chunks, the limit of one granule; taken for damaged (raise max_rows "
-            "if it is not)",
-            kind="too-many-rows",
-            granule=address,
-            limit=self.max_rows,
-        )
-
-
-@dataclass(slots=True)
-class Subject:
-    """A dataset about to become an array.
-
-    ``path`` is the array's, which differs from the dataset's own where a link leads here from another file; then
-    ``linked`` says so and the values are taken over rather than referenced.
-    """
-
-    path: str
-    dsid: h5d.DatasetID
-    header: int
-    description: Description
-    axes: Axes
-    attributes: Attributes
-    file: OpenFile
-    source: Source
-    linked: str | None = None
-    warnings: list[Refusal] = field(default_factory=list)
-
-    @property
-    def stored_shape(self) -> tuple[int, ...]:
-        """Shape of the values in the file, the axes of array-typed elements included."""
-        return (*self.description.extent.shape, *self.description.stored.inner)
 
 
 def build_array(subject: Subject, budget: Budget, companions: Companions) -> ScannedArray:
@@ -182,30 +98,11 @@ def _text(subject: Subject, budget: Budget) -> ScannedArray:
     shape = subject.stored_shape
     if 0 in subject.axes.sizes:
         return _single(subject, ChunkRows.empty(len(shape)), CodecChain.of(bytes_codec(d.stored.dtype)), {}, budget)
-    texts = read_texts(subject.dsid, shape, budget.inline, subject.file.size)
-    if subject.axes.sizes != shape:
-        texts = _padded(texts, shape, subject.axes.sizes, budget)
-    for i, text in enumerate(texts):
-        try:
-            text.decode("utf-8")
-        except UnicodeDecodeError:
-            raise UnsupportedType("text", f"its text {i} is no UTF-8 ({text[:20]!r}), so that it has no exact form") from None
+    texts = texts_of(subject, budget)
     data = encode_texts(texts)
     budget.take_inline(len(data))
     rows = ChunkRows.single(len(shape), -1, len(data), State.INLINE)
     return _single(subject, rows, CodecChain.of(bytes_codec(d.stored.dtype)), {0: data}, budget)
-
-
-def _padded(texts: list[bytes], shape: tuple[int, ...], sizes: tuple[int, ...], budget: Budget) -> list[bytes]:
-    """Text of a variable that is shorter than its unlimited dimension, filled up with empty text."""
-    budget_items = budget.inline // 4
-    if math.prod(sizes) > budget_items:
-        raise UnsupportedType("inline-budget", f"its {math.prod(sizes)} texts need more than the {budget.inline} bytes left")
-    whole = np.full(sizes, b"", object)
-    part = np.empty(len(texts), object)
-    part[:] = texts
-    whole[tuple(slice(n) for n in shape)] = part.reshape(shape)
-    return list(whole.reshape(-1).tolist())
 
 
 def _compact(subject: Subject, budget: Budget) -> ScannedArray:
@@ -227,21 +124,7 @@ def _contiguous(subject: Subject, budget: Budget) -> ScannedArray:
     nbytes = math.prod(d.extent.shape) * d.stored.element_size
     if nbytes == 0:
         return _single(subject, ChunkRows.empty(rank), d.chain, {}, budget)
-    stored = int(subject.dsid.get_storage_size())
-    # with a user block the library gives a bogus offset where nothing was ever written, so its size is asked first
-    offset = subject.dsid.get_offset() if stored else None
-    if offset is not None:
-        if stored < nbytes:
-            raise UnsupportedType("chunk-index", f"its storage has {stored} bytes where its shape and type ask for {nbytes}")
-        if offset + nbytes > subject.file.size:
-            raise ScanError(
-                f"{subject.file.address}: truncated: {subject.path} needs {nbytes} bytes from byte {offset}, the file has "
-                f"{subject.file.size}",
-                kind="truncated",
-                granule=subject.file.address,
-                size=subject.file.size,
-                array=subject.path,
-            )
+    offset = stored_offset(subject, nbytes)
     if d.chain.needs_library and offset is not None:
         return _single(subject, ChunkRows.single(rank, -1, 0, State.LIBRARY), d.chain, {}, budget)
     return _single(subject, single_row(rank, offset, nbytes), d.chain, {}, budget)
@@ -259,7 +142,7 @@ def _chunked(subject: Subject, budget: Budget) -> ScannedArray:
         spec = _spec(subject, chunk_shape, d.chain, fill=_fill(subject), padded=True)
         return ScannedArray(spec, ChunkRows.empty(rank))
     try:
-        columns = _columns(subject, budget.rows)
+        columns = stored_columns(subject, budget.rows)
         found = rows_of(
             columns,
             grid,
@@ -278,32 +161,6 @@ def _chunked(subject: Subject, budget: Budget) -> ScannedArray:
     masks = found.masks if state is State.REFERENCED else {}
     spec = _spec(subject, chunk_shape, d.chain, fill=_fill(subject), padded=True, sparse=found.sparse)
     return ScannedArray(spec, found.rows, {}, masks)
-
-
-def _columns(subject: Subject, limit: int) -> ChunkColumns:
-    """The chunk index, by the fastest way that this one allows."""
-    d, file = subject.description, subject.file
-    chunk_shape = d.chunk_shape
-    assert chunk_shape is not None
-    shape, rank = d.extent.shape, len(chunk_shape)
-    n_chunks = math.prod(-(-n // c) for n, c in zip(shape, chunk_shape, strict=True))
-    partial = d.n_filters > 0 and any(n % c for n, c in zip(shape, chunk_shape, strict=True))
-    layout = read_layout(file, subject.header, rank) if n_chunks >= _TREE_FROM or partial else None
-    columns = None
-    if layout is not None and layout.tree is not None and n_chunks >= _TREE_FROM:
-        columns = tree_columns(file, layout.tree, rank, limit)
-    if columns is None:
-        columns = library_columns(subject.dsid, rank, limit)
-        if file.superblock.base and base_relative():
-            columns = replace(columns, offset=columns.offset + file.superblock.base)
-    if layout is not None and layout.unfiltered_edges:
-        over = (columns.start + np.array(chunk_shape, np.int64) > np.array(shape, np.int64)).any(axis=1)
-        everything = (1 << d.n_filters) - 1
-        columns = replace(columns, mask=np.where(over, everything, columns.mask))
-    if d.stored.inner:
-        zeros: NDArray[np.int64] = np.zeros((len(columns.offset), len(d.stored.inner)), np.int64)
-        columns = replace(columns, start=np.hstack([columns.start, zeros]))
-    return columns
 
 
 def _foreign(subject: Subject, budget: Budget, companions: Companions, what: str) -> ScannedArray:

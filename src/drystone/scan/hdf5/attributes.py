@@ -13,10 +13,14 @@ from dataclasses import dataclass, field
 import h5py
 import numpy as np
 from h5py import h5, h5a, h5r, h5t
+from numpy.typing import NDArray
 
 from drystone.model.attributes import Attribute, Attributes
 from drystone.model.chunk_rows import Refusal
 from drystone.scan.hdf5.dtypes import UnsupportedType, stored_type
+from drystone.scan.hdf5.header_attributes import HeaderAttribute, header_attributes, scale_addresses
+from drystone.scan.hdf5.heap import DESCRIPTOR, GlobalHeap
+from drystone.scan.hdf5.opening import OpenFile
 
 __all__ = ["LIBRARY_ERRORS", "Bookkeeping", "ObjectAttributes", "finished", "read_attributes"]
 
@@ -58,6 +62,8 @@ class Bookkeeping:
         netCDF's own dimension numbers, of the scale itself and of each axis.
     has_dimension_list
         Whether axes are attached to scales.
+    scales
+        Header addresses of each axis' first scale, where the list lies in the object header.
     netcdf
         Whether a netCDF library wrote the object.
     """
@@ -67,6 +73,7 @@ class Bookkeeping:
     dimid: int | None = None
     coordinate_ids: tuple[int, ...] | None = None
     has_dimension_list: bool = False
+    scales: list[int | None] | None = None
     netcdf: bool = False
 
 
@@ -79,9 +86,41 @@ class ObjectAttributes:
     warnings: list[Refusal] = field(default_factory=list)
 
 
-def read_attributes(oid: h5py.h5d.DatasetID | h5py.h5g.GroupID, path: str) -> ObjectAttributes:
-    """Read all attributes of an object."""
+def read_attributes(
+    oid: h5py.h5d.DatasetID | h5py.h5g.GroupID, path: str, file: OpenFile, heap: GlobalHeap, header: int
+) -> ObjectAttributes:
+    """Read all attributes of an object, from its header where they lie there, else through the library."""
     out = ObjectAttributes()
+    found = header_attributes(file, header)
+    if found is None:
+        found = [HeaderAttribute(name, None) for name in _listed(oid, path, out.warnings)]
+    scale_class = False
+    for item in found[:MAX_ATTRIBUTES]:
+        try:
+            if item.name in _SET_APART:
+                if item.name == b"CLASS":
+                    scale_class = _bytes_of(_value(oid, item, heap)) == b"DIMENSION_SCALE"
+                elif _set_apart(out.own, oid, item, heap):
+                    continue
+            attribute = item.value or _value(oid, item, heap)
+        except UnsupportedType as error:
+            out.warnings.append(_left_out(path, item.name, error.reason))
+        except LIBRARY_ERRORS as error:
+            out.warnings.append(_left_out(path, item.name, _first(error)))
+        else:
+            out.items.append((_decode_name(item.name), attribute))
+    if len(found) > MAX_ATTRIBUTES:
+        reason = f"{path} has {len(found)} attributes; those after the first {MAX_ATTRIBUTES} are left out"
+        out.warnings.append(Refusal(path, "attribute", reason))
+    if scale_class:
+        out.own.is_scale = True
+        out.own.scale_name = next((_bytes_of(a) for n, a in out.items if n == "NAME"), b"")
+        out.items = [(n, a) for n, a in out.items if n not in ("CLASS", "NAME")]
+    return out
+
+
+def _listed(oid: object, path: str, warnings: list[Refusal]) -> list[bytes]:
+    """Names through the library."""
     names: list[bytes] = []
     try:
         # the order of creation where the file keeps it (netCDF does), else by name
@@ -91,31 +130,33 @@ def read_attributes(oid: h5py.h5d.DatasetID | h5py.h5g.GroupID, path: str) -> Ob
         try:
             h5a.iterate(oid, names.append, index_type=h5.INDEX_NAME)
         except LIBRARY_ERRORS as error:
-            out.warnings.append(Refusal(path, "attributes", f"the attributes of {path} cannot be listed: {_first(error)}"))
-    scale_class = False
-    for raw in names[:MAX_ATTRIBUTES]:
-        name = _decode_name(raw)
-        try:
-            if raw in _SET_APART:
-                if raw == b"CLASS":
-                    scale_class = _is_scale_class(oid)
-                elif _set_apart(out.own, oid, raw):
-                    continue
-            attribute = _read(oid, raw)
-        except UnsupportedType as found:
-            out.warnings.append(Refusal(path, "attribute", f"attribute {name!r} of {path} is left out: {found.reason}"))
-        except LIBRARY_ERRORS as error:
-            out.warnings.append(Refusal(path, "attribute", f"attribute {name!r} of {path} is left out: {_first(error)}"))
-        else:
-            out.items.append((name, attribute))
-    if len(names) > MAX_ATTRIBUTES:
-        reason = f"{path} has {len(names)} attributes; those after the first {MAX_ATTRIBUTES} are left out"
-        out.warnings.append(Refusal(path, "attribute", reason))
-    if scale_class:
-        out.own.is_scale = True
-        out.own.scale_name = next((_bytes_of(a) for n, a in out.items if n == "NAME"), b"")
-        out.items = [(n, a) for n, a in out.items if n not in ("CLASS", "NAME")]
-    return out
+            warnings.append(Refusal(path, "attributes", f"the attributes of {path} cannot be listed: {_first(error)}"))
+    return names
+
+
+def _left_out(path: str, name: bytes, reason: str) -> Refusal:
+    return Refusal(path, "attribute", f"attribute {_decode_name(name)!r} of {path} is left out: {reason}")
+
+
+def _value(oid: object, item: HeaderAttribute, heap: GlobalHeap) -> Attribute:
+    """An attribute's value: as found in the header, from the heap, or through the library."""
+    if item.value is not None:
+        return item.value
+    if item.on_heap:
+        if len(item.data) > MAX_ATTRIBUTE_BYTES:
+            raise UnsupportedType("attribute", f"it has {len(item.data)} bytes, more than the limit of {MAX_ATTRIBUTE_BYTES}")
+        descriptors = np.frombuffer(item.data, DESCRIPTOR)
+        if item.on_heap == "text":
+            return _heap_texts(descriptors, item.shape or (), heap)
+        heap.vet(descriptors)
+    return _read(oid, item.name)
+
+
+def _heap_texts(descriptors: NDArray[np.void], shape: tuple[int, ...], heap: GlobalHeap) -> Attribute:
+    total = int(descriptors["count"].sum(dtype=np.uint64))
+    if total > MAX_ATTRIBUTE_BYTES:
+        raise UnsupportedType("attribute", f"its text has {total} bytes, more than the limit of {MAX_ATTRIBUTE_BYTES}")
+    return _text_attribute([v.split(b"\0", 1)[0] for v in heap.values(descriptors, 1)], shape)
 
 
 def finished(items: list[tuple[str, Attribute]], *, netcdf: bool) -> Attributes:
@@ -146,23 +187,20 @@ def _bytes_of(attribute: Attribute) -> bytes:
     return attribute.text[0].encode() if attribute.text else attribute.data
 
 
-def _is_scale_class(oid: object) -> bool:
-    attribute = _read(oid, b"CLASS")
-    return _bytes_of(attribute) == b"DIMENSION_SCALE"
-
-
-def _set_apart(own: Bookkeeping, oid: object, raw: bytes) -> bool:
+def _set_apart(own: Bookkeeping, oid: object, item: HeaderAttribute, heap: GlobalHeap) -> bool:
     """Take a bookkeeping attribute; False where it must be read as an ordinary one too."""
+    raw = item.name
     if raw == b"NAME":
         return False
     own.netcdf = own.netcdf or raw not in (b"DIMENSION_LIST", b"REFERENCE_LIST")
     if raw == b"DIMENSION_LIST":
         own.has_dimension_list = True
+        if item.on_heap == "scales":
+            own.scales = scale_addresses(item, heap)
     elif raw == b"_Netcdf4Dimid":
-        value = _read(oid, raw).value
-        own.dimid = int(np.ravel(value)[0])
+        own.dimid = int(np.ravel(_value(oid, item, heap).value)[0])
     elif raw == b"_Netcdf4Coordinates":
-        own.coordinate_ids = tuple(int(v) for v in np.ravel(_read(oid, raw).value))
+        own.coordinate_ids = tuple(int(v) for v in np.ravel(_value(oid, item, heap).value))
     return True
 
 
@@ -214,6 +252,10 @@ def _texts(aid: h5a.AttrID, shape: tuple[int, ...]) -> Attribute:
         aid.read(values)
     # the library gives bytes, and None where the heap holds nothing
     items = [b"" if v is None else v if isinstance(v, bytes) else str(v).encode() for v in values.reshape(-1).tolist()]
+    return _text_attribute(items, shape)
+
+
+def _text_attribute(items: list[bytes], shape: tuple[int, ...]) -> Attribute:
     total = sum(map(len, items))
     if total > MAX_ATTRIBUTE_BYTES:
         raise UnsupportedType("attribute", f"its text has {total} bytes, more than the limit of {MAX_ATTRIBUTE_BYTES}")

@@ -7,10 +7,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from drystone.codecs.decode import decode_chunk
 from drystone.model.array import ArraySpec
 from drystone.model.chunk_rows import ScannedArray
-from drystone.scan.hdf5.arrays import Subject
-from drystone.scan.hdf5.values import native, read_stored, read_texts
+from drystone.scan.hdf5.subject import Subject
+from drystone.scan.hdf5.values import native, read_stored
 
 __all__ = ["coordinate_of"]
 
@@ -34,10 +35,10 @@ def coordinate_of(array: ScannedArray, subject: Subject, budget: int) -> NDArray
     if d.external or len(subject.stored_shape) != len(d.extent.shape):
         return None
     if d.stored.is_text:
-        texts = read_texts(subject.dsid, d.extent.shape, budget, subject.file.size)
-        stored: NDArray[np.generic] = np.array([t.decode() for t in texts], np.dtypes.StringDType()).reshape(d.extent.shape)
-    else:
-        stored = native(read_stored(subject.dsid, d))
+        if 0 in spec.shape:
+            return np.empty(spec.shape, spec.dtype)
+        return decode_chunk(array.inline[0], spec.codecs, spec.dtype, spec.shape)
+    stored = native(read_stored(subject.dsid, d))
     if stored.shape == spec.shape:
         return stored
     # shorter than its unlimited dimension: the rest is fill

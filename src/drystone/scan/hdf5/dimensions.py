@@ -147,9 +147,16 @@ class Names:
 
     def _listed(self, found: FoundDataset, rank: int) -> list[_Scale | None]:
         """The first scale of each axis that a ``DIMENSION_LIST`` attribute names."""
+        addresses = found.attributes.own.scales
+        if addresses is not None:
+            known = [None if a is None else self.by_address.get(a) for a in addresses]
+            return known if len(known) == rank else [None] * rank
         out: list[_Scale | None] = [None] * rank
         for i, reference in _first_references(found, rank):
-            out[i] = self.by_address.get(h5o.get_info(h5r.dereference(reference, found.dsid)).addr)
+            try:
+                out[i] = self.by_address.get(h5o.get_info(h5r.dereference(reference, found.dsid)).addr)
+            except LIBRARY_ERRORS as error:
+                _warn(found, f"the dimension of axis {i} of {found.path} cannot be opened: {error}")
         return out
 
     def _fit(
@@ -228,9 +235,12 @@ def _first_references(found: FoundDataset, rank: int) -> list[tuple[int, h5r.Ref
                 out.append((i, first))
         return out
     except LIBRARY_ERRORS as error:
-        reason = f"the dimension list of {found.path} cannot be read: {error}"
-        found.attributes.warnings.append(Refusal(found.path, "dimensions", reason))
+        _warn(found, f"the dimension list of {found.path} cannot be read: {error}")
         return []
+
+
+def _warn(found: FoundDataset, reason: str) -> None:
+    found.attributes.warnings.append(Refusal(found.path, "dimensions", reason))
 
 
 def _scale_names(found: FoundDataset, rank: int) -> list[str | None]:
@@ -238,6 +248,10 @@ def _scale_names(found: FoundDataset, rank: int) -> list[str | None]:
     out: list[str | None] = [None] * rank
     if found.attributes.own.has_dimension_list:
         for i, reference in _first_references(found, rank):
-            raw = h5r.get_name(reference, found.dsid)
+            try:
+                raw = h5r.get_name(reference, found.dsid)
+            except LIBRARY_ERRORS as error:
+                _warn(found, f"the dimension of axis {i} of {found.path} cannot be named: {error}")
+                continue
             out[i] = None if raw is None else local_name(raw.decode("utf-8", "replace"))
     return out

@@ -16,14 +16,16 @@ from drystone.model.array import GroupSpec
 from drystone.model.attributes import Attributes
 from drystone.model.chunk_rows import Refusal, ScannedArray, ScanResult
 from drystone.protocols import ScanOptions, Source
-from drystone.scan.hdf5.arrays import Budget, Subject, build_array
+from drystone.scan.hdf5.arrays import build_array
 from drystone.scan.hdf5.attributes import LIBRARY_ERRORS, finished, read_attributes
 from drystone.scan.hdf5.companions import Companions
 from drystone.scan.hdf5.coordinates import coordinate_of
 from drystone.scan.hdf5.describe import Description, describe, extent_of
 from drystone.scan.hdf5.dimensions import PURE_DIMENSION, Axes, Extent, Names, local_name
 from drystone.scan.hdf5.dtypes import UnsupportedType
+from drystone.scan.hdf5.heap import GlobalHeap
 from drystone.scan.hdf5.opening import OpenFile, opened
+from drystone.scan.hdf5.subject import Budget, Subject
 from drystone.scan.hdf5.walk import ExternalLink, FoundDataset, Walk, walk
 from drystone.scan.hdf5.wanted import wanted_paths
 
@@ -64,14 +66,16 @@ class _Scan:
     warnings: list[Refusal] = field(default_factory=list)
     budget: Budget = field(init=False)
     companions: Companions = field(init=False)
+    heap: GlobalHeap = field(init=False)
 
     def __post_init__(self) -> None:
         self.budget = Budget.of(self.options)
         self.companions = Companions(self.source)
+        self.heap = GlobalHeap(self.file)
 
     def run(self) -> None:
         """Scan."""
-        self.walked = walk(self.file)
+        self.walked = walk(self.file, self.heap)
         self.refusals.extend(self.walked.refusals)
         self.warnings.extend(self.walked.warnings)
         owners = [*(g.attributes for g in self.walked.groups), *(d.attributes for d in self.walked.datasets)]
@@ -139,6 +143,7 @@ class _Scan:
             member.axes,
             member.attributes,
             self.file,
+            self.heap,
             self.source,
         )
         array = self._try(self.refusals, member.path, build_array, subject, self.budget, self.companions)
@@ -171,17 +176,19 @@ class _Scan:
                 extent = extent_of(oid)
                 if extent is None:
                     raise UnsupportedType("null-dataspace", f"{what} {link.file!r}, which has a null dataspace")
-                attributes = read_attributes(oid, link.path)
+                heap, header = GlobalHeap(file), h5o.get_info(oid).addr
+                attributes = read_attributes(oid, link.path, file, heap, header)
                 description = describe(oid, extent)
-                found = FoundDataset(link.path, link.group, oid, h5o.get_info(oid).addr, attributes)
+                found = FoundDataset(link.path, link.group, oid, header, attributes)
                 subject = Subject(
                     link.path,
                     oid,
-                    found.header,
+                    header,
                     description,
                     self.names.linked_axes(found, extent, description.stored.inner),
                     finished(attributes.items, netcdf=self.netcdf or attributes.own.netcdf),
                     file,
+                    heap,
                     other,
                     f"{link.target} of {other.address}",
                 )

@@ -1,9 +1,6 @@
-"""The few values that a scan reads through the library: inlined arrays, text, coordinates, fill values."""
+"""The few values that a scan reads through the library: inlined arrays, coordinates, fill values."""
 
 from __future__ import annotations
-
-import math
-import struct
 
 import numpy as np
 from h5py import h5d, h5s
@@ -15,9 +12,7 @@ from drystone.scan.hdf5.dtypes import UnsupportedType
 from drystone.scan.hdf5.object_header import read_fill
 from drystone.scan.hdf5.opening import OpenFile
 
-__all__ = ["encode_texts", "fill_bytes", "native", "read_stored", "read_texts"]
-
-_AT_ONCE = 256 << 20
+__all__ = ["fill_bytes", "native", "read_stored"]
 
 
 def read_stored(dsid: h5d.DatasetID, description: Description) -> NDArray[np.generic]:
@@ -33,67 +28,6 @@ def read_stored(dsid: h5d.DatasetID, description: Description) -> NDArray[np.gen
 def native(values: NDArray[np.generic]) -> NDArray[np.generic]:
     """The same values in native byte order."""
     return values.astype(values.dtype.newbyteorder("="), copy=False)
-
-
-def read_texts(dsid: h5d.DatasetID, shape: tuple[int, ...], budget: int, file_size: int) -> list[bytes]:
-    """Variable-length text in C order, as bytes.
-
-    A hostile file can point every element at one large string, so that reading all at once might need any amount of
-    memory: blocks start small and grow as the strings prove short.
-
-    Raises
-    ------
-    UnsupportedType
-        ``inline-budget``: more than ``budget`` bytes.
-    """
-    n = math.prod(shape)
-    if 4 * n > budget:
-        raise UnsupportedType("inline-budget", f"its {n} texts need more than the {budget} bytes that may be inlined")
-    if not shape:
-        return _block(dsid, None, ())
-    if n == 0:
-        return []
-    out: list[bytes] = []
-    total = 0
-    per_row = math.prod(shape[1:])
-    at, step = 0, max(1, _AT_ONCE // max(1, per_row * file_size))
-    while at < shape[0]:
-        count = (min(step, shape[0] - at), *shape[1:])
-        block = _block(dsid, (at, *(0 for _ in shape[1:])), count)
-        total += sum(map(len, block)) + 4 * len(block)
-        if total > budget:
-            raise UnsupportedType("inline-budget", f"its text needs more than the {budget} bytes that may be inlined")
-        out.extend(block)
-        at += count[0]
-        step *= 8
-    return out
-
-
-def _block(dsid: h5d.DatasetID, start: tuple[int, ...] | None, count: tuple[int, ...]) -> list[bytes]:
-    values = np.empty(count, dsid.dtype)
-    if start is None:
-        dsid.read(h5s.ALL, h5s.ALL, values)
-    else:
-        space = dsid.get_space()
-        space.select_hyperslab(start, count)
-        dsid.read(h5s.create_simple(count), space, values)
-    # None where the heap holds nothing
-    return [b"" if v is None else v if isinstance(v, bytes) else str(v).encode() for v in values.reshape(-1).tolist()]
-
-
-def encode_texts(texts: list[bytes]) -> bytes:
-    """The ``vlen-utf8`` form: a count, then length and bytes of each, all lengths 32-bit little-endian.
-
-    Examples
-    --------
-    >>> encode_texts([b"ab", b""]).hex()
-    '0200000002000000616200000000'
-    """
-    parts = [struct.pack("<I", len(texts))]
-    for text in texts:
-        parts.append(struct.pack("<I", len(text)))
-        parts.append(text)
-    return b"".join(parts)
 
 
 def fill_bytes(description: Description, file: OpenFile, header: int) -> bytes | None:

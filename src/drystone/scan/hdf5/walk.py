@@ -12,6 +12,7 @@ from h5py import h5, h5d, h5g, h5l, h5o
 from drystone.errors import ScanError
 from drystone.model.chunk_rows import Refusal
 from drystone.scan.hdf5.attributes import LIBRARY_ERRORS, ObjectAttributes, read_attributes
+from drystone.scan.hdf5.heap import GlobalHeap
 from drystone.scan.hdf5.opening import OpenFile
 
 __all__ = ["ExternalLink", "FoundDataset", "FoundGroup", "Walk", "walk"]
@@ -60,7 +61,7 @@ class Walk:
     seen: dict[int, str] = field(default_factory=dict)
 
 
-def walk(file: OpenFile) -> Walk:
+def walk(file: OpenFile, heap: GlobalHeap) -> Walk:
     """Visit all objects.
 
     Raises
@@ -71,16 +72,17 @@ def walk(file: OpenFile) -> Walk:
     out = Walk()
     try:
         root = h5g.open(file.fid, b"/")
-        out.seen[h5o.get_info(root).addr] = "/"
+        header = h5o.get_info(root).addr
+        out.seen[header] = "/"
     except LIBRARY_ERRORS as error:
         raise ScanError(
             f"{file.address}: its root group cannot be read: {error}", kind="unreadable", granule=file.address
         ) from error
-    pending = [("/", root)]
+    pending = [("/", root, header)]
     while pending:
-        path, gid = pending.pop()
-        out.groups.append(FoundGroup(path, read_attributes(gid, path)))
-        children = _visit_group(out, path, gid)
+        path, gid, header = pending.pop()
+        out.groups.append(FoundGroup(path, read_attributes(gid, path, file, heap, header)))
+        children = _visit_group(out, path, gid, file, heap)
         pending.extend(reversed(children))
         if len(out.seen) > MAX_OBJECTS:
             raise ScanError(
@@ -106,8 +108,10 @@ def _links(gid: h5g.GroupID) -> list[tuple[bytes, int, int]]:
     return found
 
 
-def _visit_group(out: Walk, path: str, gid: h5g.GroupID) -> list[tuple[str, h5g.GroupID]]:
-    children: list[tuple[str, h5g.GroupID]] = []
+def _visit_group(
+    out: Walk, path: str, gid: h5g.GroupID, file: OpenFile, heap: GlobalHeap
+) -> list[tuple[str, h5g.GroupID, int]]:
+    children: list[tuple[str, h5g.GroupID, int]] = []
     try:
         links = _links(gid)
     except LIBRARY_ERRORS as error:
@@ -117,14 +121,17 @@ def _visit_group(out: Walk, path: str, gid: h5g.GroupID) -> list[tuple[str, h5g.
         child = f"{path.rstrip('/')}/{_text(raw)}"
         try:
             if kind == h5l.TYPE_HARD:
-                group = _visit_hard(out, path, child, gid, raw, address)
-                if group is not None:
-                    children.append((child, group))
+                oid = _visit_hard(out, child, gid, raw, address)
+                if isinstance(oid, h5g.GroupID):
+                    children.append((child, oid, address))
+                elif isinstance(oid, h5d.DatasetID):
+                    attributes = read_attributes(oid, child, file, heap, address)
+                    out.datasets.append(FoundDataset(child, path, oid, address, attributes))
             elif kind == h5l.TYPE_SOFT:
                 _visit_soft(out, child, gid, raw)
             elif kind == h5l.TYPE_EXTERNAL:
-                file, target = gid.links.get_val(raw)
-                out.externals.append(ExternalLink(child, path, _text(file), _text(target)))
+                name, target = gid.links.get_val(raw)
+                out.externals.append(ExternalLink(child, path, _text(name), _text(target)))
             else:
                 out.refusals.append(Refusal(child, "link", f"{child} is a link of a user-defined kind ({kind})"))
         except LIBRARY_ERRORS as error:
@@ -132,19 +139,15 @@ def _visit_group(out: Walk, path: str, gid: h5g.GroupID) -> list[tuple[str, h5g.
     return children
 
 
-def _visit_hard(out: Walk, group: str, path: str, gid: h5g.GroupID, raw: bytes, address: int) -> h5g.GroupID | None:
+def _visit_hard(out: Walk, path: str, gid: h5g.GroupID, raw: bytes, address: int) -> object:
+    """Open an object under its first name; what is no group and no dataset is a named datatype, which holds no values."""
     if address in out.seen:
         first = out.seen[address]
         reason = f"{path} is a second name of {first}, which is scanned under that name only"
         out.warnings.append(Refusal(path, "hard-link", reason))
         return None
     out.seen[address] = path
-    oid = h5o.open(gid, raw)
-    if isinstance(oid, h5g.GroupID):
-        return oid
-    if isinstance(oid, h5d.DatasetID):
-        out.datasets.append(FoundDataset(path, group, oid, address, read_attributes(oid, path)))
-    return None  # what is left is a named datatype: it holds no values
+    return h5o.open(gid, raw)
 
 
 def _visit_soft(out: Walk, path: str, gid: h5g.GroupID, raw: bytes) -> None:
