@@ -37,6 +37,8 @@ __all__ = ["Fetcher", "gap_fill"]
 # a run is small enough to spread over threads and large enough to hide what handing it over costs
 _LEAST_RUN = 512 << 10
 _MOST_RUN = 8 << 20
+# granules kept resolved: half a kilobyte each
+_MOST_SOURCES = 100_000
 
 
 def spec_fill(spec: ArraySpec) -> NDArray[np.generic]:
@@ -112,6 +114,8 @@ class Fetcher:
         source = self._sources.get(granule_id)
         if source is None:
             source = GranuleSource.of(self.rows.granule(granule_id), self.places)
+            if len(self._sources) >= _MOST_SOURCES:
+                self._sources.clear()
             self._sources[granule_id] = source
         return source
 
@@ -246,7 +250,7 @@ class Fetcher:
         total = int(work.cost.sum())
         least = min(_LEAST_RUN, max(1, self.bytes_in_flight // self.threads))
         target = min(_MOST_RUN, max(least, total // (3 * self.threads)))
-        remote = self._source(work.granule_id[0]).store.root is None
+        remote = self._source(int(work.batch.granule_id[work.found.row[0]])).store.root is None
         alone = self.threads == 1 or (total <= least and not remote)
         for first, stop, cost in work.runs(target, by_granule=remote and not alone):
             self._budget.acquire(cost)

@@ -8,9 +8,11 @@ into the result.
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +20,7 @@ from numpy.typing import NDArray
 from drystone.codecs.decode import Decoder, decoder
 from drystone.errors import DecodeError, DrystoneError, TableError
 from drystone.fetch.lead import AxisPart
-from drystone.fetch.request import Group, Matches
+from drystone.fetch.request import Group, Matches, Place
 from drystone.fetch.source import GranuleSource
 from drystone.model.chunk_rows import RowBatch, State
 
@@ -49,19 +51,28 @@ class Call:
         return source
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """Wanted rows of one batch, columns of equal length, by granule and then offset."""
+class _Rows(NamedTuple):
+    """Some rows of one granule as lists, since Python goes through them one by one."""
 
-    group: Group
-    batch: RowBatch
     row: list[int]
-    granule_id: list[int]
     offset: list[int]
     length: list[int]
     state: list[int]
     lead: list[int]
     others: list[tuple[int, ...]]
+
+    def part(self, a: int, b: int) -> _Rows:
+        """Those from ``a`` to ``b``."""
+        return _Rows(self.row[a:b], self.offset[a:b], self.length[a:b], self.state[a:b], self.lead[a:b], self.others[a:b])
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Wanted rows of one batch, by granule and then offset, and what each costs in bytes, encoded and decoded."""
+
+    group: Group
+    batch: RowBatch
+    found: Matches
     cost: NDArray[np.int64]
     decoders: dict[tuple[int, tuple[int, ...]], Decoder]
 
@@ -70,47 +81,57 @@ class Work:
         total = np.cumsum(self.cost)
         number = (total - 1) // max(1, nbytes)
         if by_granule:
-            number = np.cumsum(np.r_[0, np.diff(self.granule_id) != 0]) * (int(number[-1]) + 1) + number
-        edges = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(self.row)]
+            granule = self.batch.granule_id[self.found.row]
+            number = np.cumsum(np.r_[0, np.diff(granule) != 0]) * (int(number[-1]) + 1) + number
+        edges = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(self.cost)]
         for a, b in itertools.pairwise(edges):
             yield a, b, int(total[b - 1] - (total[a - 1] if a else 0))
 
     def run(self, call: Call, first: int, stop: int) -> None:
         """Fetch, decode and deliver a run."""
-        at = first
-        while at < stop and not call.failed:
-            end = at + 1
-            while end < stop and self.granule_id[end] == self.granule_id[at]:
-                end += 1
-            self._granule(call, at, end)
-            at = end
-
-    def _granule(self, call: Call, first: int, stop: int) -> None:
-        source = call.source(self.granule_id[first])
-        fetched = [i for i in range(first, stop) if self.state[i] == State.REFERENCED]
-        parts, n_read = (
-            source.read([self.offset[i] for i in fetched], [self.length[i] for i in fetched]) if fetched else ([], 0)
+        some = slice(first, stop)
+        row = self.found.row[some]
+        granule = self.batch.granule_id[row]
+        others: list[tuple[int, ...]] = [tuple(o) for o in self.found.others[:, some].T.tolist()]
+        columns = _Rows(
+            row.tolist(),
+            self.batch.offset[row].tolist(),
+            self.batch.length[row].tolist(),
+            self.batch.state[row].tolist(),
+            self.found.lead[some].tolist(),
+            others,
         )
-        n_decoded = 0
-        at = first
+        edges = [0, *(np.flatnonzero(np.diff(granule)) + 1).tolist(), len(row)]
+        for a, b in itertools.pairwise(edges):
+            if call.failed:
+                return
+            self._granule(call, int(granule[a]), columns if b - a == len(row) else columns.part(a, b))
+
+    def _granule(self, call: Call, granule_id: int, rows: _Rows) -> None:
+        source = call.source(granule_id)
+        fetched = [i for i, state in enumerate(rows.state) if state == State.REFERENCED]
+        n_read = n_decoded = at = 0
         try:
-            for at, data in zip(fetched, parts, strict=True):
-                n_decoded += self._decode(call, data, at)
-            for at in range(first, stop) if len(fetched) < stop - first else ():
-                if self.state[at] == State.LIBRARY:
-                    n_decoded += self._library(call, source, at)
-                elif self.state[at] == State.INLINE:
-                    n_decoded += self._decode(call, self.batch.inline[self.row[at]], at)
+            if fetched:
+                parts, n_read = source.read([rows.offset[i] for i in fetched], [rows.length[i] for i in fetched])
+                for at, data in zip(fetched, parts, strict=True):
+                    n_decoded += self._decode(call, data, rows, at)
+            if len(fetched) < len(rows.row):
+                for at, state in enumerate(rows.state):
+                    if state == State.INLINE:
+                        n_decoded += self._decode(call, self.batch.inline[rows.row[at]], rows, at)
+                library = [i for i, state in enumerate(rows.state) if state == State.LIBRARY]
+                n_decoded += self._library(call, source, rows, library)
         except DrystoneError as error:
-            raise self._located(call, source, at, error) from error
+            raise self._located(call, source, rows, at, error) from error
         with call.lock:
             call.bytes_read += n_read
             call.bytes_decoded += n_decoded
-            call.chunks += stop - first
+            call.chunks += len(rows.row)
 
-    def _decode(self, call: Call, data: memoryview | bytes, i: int) -> int:
-        place = self.group.place(self.lead[i], self.others[i])
-        key = (self.batch.masks.get(self.row[i], 0), place.encoded_shape)
+    def _decode(self, call: Call, data: memoryview | bytes, rows: _Rows, i: int) -> int:
+        place = self.group.place(rows.lead[i], rows.others[i])
+        key = (self.batch.masks.get(rows.row[i], 0), place.encoded_shape)
         ready = self.decoders.get(key)
         if ready is None:
             spec = self.group.spec
@@ -122,25 +143,36 @@ class Work:
             put(call.out, place.out, _taken(ready.chunk(data), place.local))
         return ready.nbytes if ready.dtype.kind != "T" else len(data)
 
-    def _library(self, call: Call, source: GranuleSource, i: int) -> int:
+    def _library(self, call: Call, source: GranuleSource, rows: _Rows, some: list[int]) -> int:
+        """Read chunks through the format's library; neighbours in one call, since each call opens the file."""
         from drystone.storage.hdf5_library import read_box
 
-        place = self.group.place(self.lead[i], self.others[i])
-        spans = [_span(p) for p in place.local]
-        origin = self.group.origin(self.lead[i], self.others[i])
-        start = tuple(o + a for o, (a, _) in zip(origin, spans, strict=True))
-        stop = tuple(o + b for o, (_, b) in zip(origin, spans, strict=True))
-        values = read_box(source.store, source.key, self.group.spec.path, start, stop)
-        put(call.out, place.out, _taken(values, tuple(_moved(p, a) for p, (a, _) in zip(place.local, spans, strict=True))))
-        return int(values.nbytes)
+        boxes = []
+        for i in some:
+            place = self.group.place(rows.lead[i], rows.others[i])
+            origin = self.group.origin(rows.lead[i], rows.others[i])
+            spans = [_span(p) for p in place.local]
+            start = tuple(o + a for o, (a, _) in zip(origin, spans, strict=True))
+            stop = tuple(o + b for o, (_, b) in zip(origin, spans, strict=True))
+            boxes.append((place, origin, start, stop))
+        n = 0
+        for joined in _joined(boxes):
+            start = tuple(min(b[2][a] for b in joined) for a in range(len(joined[0][2])))
+            stop = tuple(max(b[3][a] for b in joined) for a in range(len(joined[0][3])))
+            values = read_box(source.store, source.key, self.group.spec.path, start, stop)
+            n += int(values.nbytes)
+            for place, origin, _, _ in joined:
+                local = tuple(_moved(p, a - o) for p, a, o in zip(place.local, start, origin, strict=True))
+                put(call.out, place.out, _taken(values, local))
+        return n
 
-    def _located(self, call: Call, source: GranuleSource, i: int, error: DrystoneError) -> DrystoneError:
+    def _located(self, call: Call, source: GranuleSource, rows: _Rows, i: int, error: DrystoneError) -> DrystoneError:
         """The error with the granule and the chunk in its message."""
         meant = source.meaning(error)
         if meant is not error or not isinstance(error, DecodeError):
             return meant
-        coords = tuple(int(c) for c in self.batch.coords[:, self.row[i]])
-        where = f"{self.length[i]} bytes at {self.offset[i]}" if self.state[i] == State.REFERENCED else "inline bytes"
+        coords = tuple(int(c) for c in self.batch.coords[:, rows.row[i]])
+        where = f"{rows.length[i]} bytes at {rows.offset[i]}" if rows.state[i] == State.REFERENCED else "inline bytes"
         return DecodeError(
             f"{source.full_path}: chunk {coords} of {self.group.spec.path} ({where}): {error.message}",
             kind=error.kind,
@@ -148,25 +180,23 @@ class Work:
         )
 
 
+type _Box = tuple[Place, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
+
+def _joined(boxes: list[_Box]) -> list[list[_Box]]:
+    """All boxes of (place, origin, start, stop) together where they fill most of what they span, else one by one."""
+    if len(boxes) < 2:
+        return [[b] for b in boxes]
+    rank = range(len(boxes[0][2]))
+    spanned = math.prod(max(b[3][a] for b in boxes) - min(b[2][a] for b in boxes) for a in rank)
+    held = sum(math.prod(b[3][a] - b[2][a] for a in rank) for b in boxes)
+    return [boxes] if spanned <= 2 * held else [[b] for b in boxes]
+
+
 def make_work(group: Group, batch: RowBatch, found: Matches) -> Work:
     """Sort the wanted rows by granule and offset."""
-    order = np.lexsort((batch.offset[found.row], batch.granule_id[found.row]))
-    found = found.take(order)
-    row = found.row
-    others: list[tuple[int, ...]] = [tuple(o) for o in found.others.T.tolist()]
-    return Work(
-        group,
-        batch,
-        row.tolist(),
-        batch.granule_id[row].tolist(),
-        batch.offset[row].tolist(),
-        batch.length[row].tolist(),
-        batch.state[row].tolist(),
-        found.lead.tolist(),
-        others,
-        np.maximum(batch.length[row], 0) + group.chunk_nbytes,
-        {},
-    )
+    found = found.take(np.lexsort((batch.offset[found.row], batch.granule_id[found.row])))
+    return Work(group, batch, found, np.maximum(batch.length[found.row], 0) + group.chunk_nbytes, {})
 
 
 def check_states(group: Group, batch: RowBatch, found: Matches, source_of: Callable[[int], GranuleSource]) -> None:
@@ -174,13 +204,15 @@ def check_states(group: Group, batch: RowBatch, found: Matches, source_of: Calla
     state, row = batch.state[found.row], found.row
     bad = (state == State.HELD) | (state < State.REFERENCED) | (state > State.LIBRARY)
     bad |= (state == State.REFERENCED) & ((batch.offset[row] < 0) | (batch.length[row] < 0))
+    inline = np.flatnonzero(state == State.INLINE)
+    bad[[i for i in inline.tolist() if int(row[i]) not in batch.inline]] = True
     if not bad.any():
         return
     i = int(row[np.flatnonzero(bad)[0]])
     raise TableError(
         f"{source_of(int(batch.granule_id[i])).granule.address}: the row of chunk {tuple(batch.coords[:, i].tolist())} of "
         f"{group.spec.path} has state {int(batch.state[i])}, offset {int(batch.offset[i])} and length {int(batch.length[i])}, "
-        "which this version of drystone does not read; scan the granule again",
+        "or lacks its inline bytes: this version of drystone does not read it; scan the granule again",
         kind="bad-row",
     )
 
