@@ -96,6 +96,7 @@ def run_store(
     write_plan(archive.store, run, rechunk)
     prepare(store, key, layouts, whole.combined.groups, values)
     written = _run_tasks(archive, whole, run, rechunk, state, progress)
+    sweep_temporary(store, key)  # a worker that died in this run left its half-written object; no writer is left
     state = state_of(archive, run, rechunk)
     if state.n_done < rechunk.n_tasks:
         raise IncompleteRun(
