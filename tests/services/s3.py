@@ -31,9 +31,12 @@ def free_ports(count: int) -> list[int]:
             s.close()
 
 
+_LIBC = ctypes.CDLL(None)  # loaded here, since little is safe between fork and exec
+
+
 def die_with_parent() -> None:
     """Ask Linux to end this process when the one that started it ends, however that ends."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    _LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def weed() -> str:
@@ -93,7 +96,7 @@ class S3Server:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=die_with_parent if sys.platform == "linux" else None,
+                preexec_fn=die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509 - one system call, nothing is allocated
             )
         bucket = Bucket(f"http://{HOST}:{ports['s3.port']}", self._bucket)
         try:
