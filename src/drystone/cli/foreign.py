@@ -115,10 +115,9 @@ def kerchunk_arrays(store: Store) -> Iterator[ArrayDrawing]:
 
 def icechunk_arrays(store: Store) -> Iterator[ArrayDrawing]:
     """Arrays at the head of ``main`` of an Icechunk repository."""
-    import asyncio
-
     import icechunk
     from zarr.core.buffer import default_buffer_prototype
+    from zarr.core.sync import sync
 
     from drystone.emit.icechunk_repo import storage
 
@@ -139,7 +138,7 @@ def icechunk_arrays(store: Store) -> Iterator[ArrayDrawing]:
                     found[key] = data.to_bytes()
         return found
 
-    for key, data in asyncio.run(documents()).items():
+    for key, data in sync(documents()).items():
         node = json.loads(data)
         if node["node_type"] == "array":
             yield v3_array("/" + key.removesuffix("zarr.json").strip("/"), node)

@@ -103,7 +103,8 @@ class Lines:
         with self._lock:
             s = self._stages.pop(stage, None)
             if s is not None:
-                self._write(f"{stage}: {s.done:,} {s.unit} in {self.clock() - s.begun:.1f} s")
+                what = "done" if s.total is None and not s.done else f"{s.done:,} {s.unit}"
+                self._write(f"{stage}: {what} in {self.clock() - s.begun:.1f} s")
 
 
 class Bars:

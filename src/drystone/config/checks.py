@@ -51,7 +51,14 @@ def check(values: Values, report: Report) -> None:
 
 
 def _places(storage: Values, report: Report) -> None:
-    for name in storage:
+    for name, place in storage.items():
+        where, url = join("storage", name), mapping_of(place).get("url", place)
+        if isinstance(url, str) and not url.startswith(("s3:", "gs:", "az:", "abfs:")):
+            for option in mapping_of(place):
+                if option != "url":
+                    report.add(join(where, option), f"no {option}, as {name} is no bucket", option, "take it out")
+        if name == WORK:
+            _writable(name, place, where, report)
         if name == HERE:
             report.add(join("storage", name), "another name", HERE, "here is the config's own folder")
         elif name in SCHEMES:
@@ -136,12 +143,15 @@ def _target(at: object, storage: Values, where: str, report: Report) -> None:
     place, _, key = at.partition(":")
     if not key:
         report.add(where, "a name after the place", f"{place}:", f"such as {place}:archive.zarr")
-    options = storage.get(place)
-    url = mapping_of(options).get("url") if isinstance(options, Mapping) else options
-    if mapping_of(options).get("anonymous") is True:
-        report.add(where, "a place that can be written", f"{place}:, which is anonymous", "name another place for it")
+    _writable(place, storage.get(place), where, report)
+
+
+def _writable(name: str, place: object, where: str, report: Report) -> None:
+    url = mapping_of(place).get("url", place)
+    if mapping_of(place).get("anonymous") is True:
+        report.add(where, "a place that can be written", f"{name}:, which is anonymous", "name another place for it")
     elif isinstance(url, str) and url.startswith(("http:", "https:")):
-        found = f"{place}:, which is {url.partition(':')[0]}"
+        found = f"{name}:, which is {url.partition(':')[0]}"
         report.add(where, "a place that can be written", found, "name another place for it")
 
 

@@ -99,6 +99,7 @@ def _parse_cluster(text: str) -> tuple[bool, object]:
 ADDRESS = Parsed("an address, place:relative/path, or a path relative to the config's folder", parse_address)
 PATTERN = Parsed("a pattern, place:folder/*.nc, or one relative to the config's folder", parse_address)
 URL = _Url("a folder or a URL", parse_url)
+ENDPOINT = _Public("an http or https URL", r"^https?://\S+$")
 DIMENSION = r"^[^*\s]([^\n]*\S)?$"
 NAME = Text("a name", numbers=True)
 NAMES = ListOf("a list of names", NAME)
@@ -110,7 +111,7 @@ PLACE = Section(
         Key(
             "url", URL, "Root: a folder (a relative one starts at the config's) or an s3, gs, az or http(s) URL.", required=True
         ),
-        Key("endpoint", URL, "Address of an S3-like service, where it is not the cloud's own."),
+        Key("endpoint", ENDPOINT, "Address of an S3-like service, where it is not the cloud's own."),
         Key("region", Text("a region"), "Region of the bucket."),
         Key("anonymous", Truth(), "Send no credentials; such a place can only be read.", "false"),
     ),
