@@ -368,15 +368,20 @@ def _span(dimension: DimensionGrid, low: int, high: int) -> int:
 
 def _indexed(axis: Indexed, dimension: DimensionGrid) -> IndexedSet:
     where = dimension.indices_to_chunks(axis.indices).astype(np.int64)
-    positions = np.argsort(where, kind="stable").astype(np.int64)
-    grouped = where[positions]
+    if np.all(where[1:] >= where[:-1]):
+        positions, grouped = np.arange(len(where), dtype=np.int64), where
+    else:
+        positions = np.argsort(where, kind="stable").astype(np.int64)
+        grouped = where[positions]
     first = np.flatnonzero(np.r_[True, grouped[1:] != grouped[:-1]]) if len(grouped) else np.empty(0, np.intp)
     chunk = grouped[first]
     pointer = np.r_[first, len(grouped)].astype(np.int64)
     chunk_start, chunk_extent = dimension.chunk_offsets(chunk), dimension.data_sizes(chunk)
     counts = np.diff(pointer)
     local = axis.indices[positions] - np.repeat(chunk_start, counts)
-    distinct = dimension.indices_to_chunks(np.unique(axis.indices)).astype(np.int64)
-    distinct_counts = np.diff(np.r_[np.searchsorted(distinct, chunk), len(distinct)])
-    full = (counts == chunk_extent) & (distinct_counts == chunk_extent)
+    full = counts == chunk_extent
+    if full.any():
+        # as many points as elements: whole only if no element comes twice
+        distinct = dimension.indices_to_chunks(np.unique(axis.indices)).astype(np.int64)
+        full &= np.diff(np.r_[np.searchsorted(distinct, chunk), len(distinct)]) == chunk_extent
     return IndexedSet(chunk, chunk_start, chunk_extent, pointer, local, positions, full)
