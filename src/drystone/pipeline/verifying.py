@@ -82,6 +82,7 @@ def verify_one(
         seed=_SEED,
         arrays=tuple(arrays),
         progress=progress or Silent(),
+        options={archive.places.store(name).url: place.options for name, place in archive.places.by_name.items()},
     )
     if not report.ok:
         raise VerifyError(
