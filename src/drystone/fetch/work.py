@@ -11,7 +11,7 @@ import itertools
 import math
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,11 +20,14 @@ from numpy.typing import NDArray
 from drystone.codecs.decode import Decoder, decoder
 from drystone.errors import DecodeError, DrystoneError, TableError
 from drystone.fetch.lead import AxisPart
+from drystone.fetch.plain import is_worth_cutting, moved, pieces, span
 from drystone.fetch.request import Group, Matches, Place
 from drystone.fetch.source import GranuleSource
 from drystone.model.chunk_rows import RowBatch, State
 
 __all__ = ["Call", "Work", "make_work", "put"]
+
+_MOST_PLAIN = 8 << 20
 
 
 @dataclass(slots=True)
@@ -112,8 +115,15 @@ class Work:
         fetched = [i for i, state in enumerate(rows.state) if state == State.REFERENCED]
         n_read = n_decoded = at = 0
         try:
+            if self.plain:
+                cut = [i for i in fetched if self._is_cut(rows, i)]
+                for at in cut:
+                    n_read += self._cut(call, source, rows, at)
+                n_decoded += n_read
+                fetched = [i for i in fetched if i not in set(cut)] if cut else fetched
             if fetched:
-                parts, n_read = source.read([rows.offset[i] for i in fetched], [rows.length[i] for i in fetched])
+                parts, more = source.read([rows.offset[i] for i in fetched], [rows.length[i] for i in fetched])
+                n_read += more
                 for at, data in zip(fetched, parts, strict=True):
                     n_decoded += self._decode(call, data, rows, at)
             if len(fetched) < len(rows.row):
@@ -143,6 +153,35 @@ class Work:
             put(call.out, place.out, _taken(ready.chunk(data), place.local))
         return ready.nbytes if ready.dtype.kind != "T" else len(data)
 
+    @property
+    def plain(self) -> bool:
+        """Whether chunks are stored as they are."""
+        return not self.group.spec.codecs.compressed and self.group.spec.dtype.kind != "T"
+
+    def _is_cut(self, rows: _Rows, i: int) -> bool:
+        return is_worth_cutting(self.group.place(rows.lead[i], rows.others[i]), self.group.spec.dtype.itemsize)
+
+    def _cut(self, call: Call, source: GranuleSource, rows: _Rows, i: int) -> int:
+        """Read the wanted parts of an unfiltered chunk; returns their bytes."""
+        place = self.group.place(rows.lead[i], rows.others[i])
+        spec = self.group.spec
+        nbytes = math.prod(place.encoded_shape) * spec.dtype.itemsize
+        if rows.length[i] != nbytes:
+            raise DecodeError(
+                f"{rows.length[i]} bytes are stored for an unfiltered chunk of {nbytes}; the table is out of date or damaged: "
+                "scan the granule again",
+                kind="wrong-size",
+                got=rows.length[i],
+                expected=nbytes,
+            )
+        n = 0
+        for piece in pieces(place, spec.dtype.itemsize):
+            [data], _ = source.read([rows.offset[i] + piece.skip], [piece.length])
+            values = np.frombuffer(data, spec.dtype).reshape(piece.shape)
+            put(call.out, piece.out, _taken(values, piece.local))
+            n += piece.length
+        return n
+
     def _library(self, call: Call, source: GranuleSource, rows: _Rows, some: list[int]) -> int:
         """Read chunks through the format's library; neighbours in one call, since each call opens the file."""
         from drystone.storage.hdf5_library import read_box
@@ -151,7 +190,7 @@ class Work:
         for i in some:
             place = self.group.place(rows.lead[i], rows.others[i])
             origin = self.group.origin(rows.lead[i], rows.others[i])
-            spans = [_span(p) for p in place.local]
+            spans = [span(p) for p in place.local]
             start = tuple(o + a for o, (a, _) in zip(origin, spans, strict=True))
             stop = tuple(o + b for o, (_, b) in zip(origin, spans, strict=True))
             boxes.append((place, origin, start, stop))
@@ -162,7 +201,7 @@ class Work:
             values = read_box(source.store, source.key, self.group.spec.path, start, stop)
             n += int(values.nbytes)
             for place, origin, _, _ in joined:
-                local = tuple(_moved(p, a - o) for p, a, o in zip(place.local, start, origin, strict=True))
+                local = tuple(moved(p, a - o) for p, a, o in zip(place.local, start, origin, strict=True))
                 put(call.out, place.out, _taken(values, local))
         return n
 
@@ -196,7 +235,10 @@ def _joined(boxes: list[_Box]) -> list[list[_Box]]:
 def make_work(group: Group, batch: RowBatch, found: Matches) -> Work:
     """Sort the wanted rows by granule and offset."""
     found = found.take(np.lexsort((batch.offset[found.row], batch.granule_id[found.row])))
-    return Work(group, batch, found, np.maximum(batch.length[found.row], 0) + group.chunk_nbytes, {})
+    cost = np.maximum(batch.length[found.row], 0) + group.chunk_nbytes
+    work = Work(group, batch, found, cost, {})
+    # unfiltered chunks are read in pieces, so a large one holds no more than one of them
+    return replace(work, cost=np.minimum(cost, _MOST_PLAIN)) if work.plain else work
 
 
 def check_states(group: Group, batch: RowBatch, found: Matches, source_of: Callable[[int], GranuleSource]) -> None:
@@ -230,20 +272,3 @@ def _taken(values: NDArray[np.generic], local: tuple[AxisPart, ...]) -> NDArray[
     for axis, part in enumerate(local):
         values = values[(slice(None),) * axis + (part,)]
     return values
-
-
-def _span(part: AxisPart) -> tuple[int, int]:
-    """First element of a part, and one past its last, whatever its direction."""
-    if isinstance(part, np.ndarray):
-        return int(part.min()), int(part.max()) + 1
-    step = part.step or 1
-    numbers = range(part.start, -1 if part.stop is None else part.stop, step)
-    return min(numbers[0], numbers[-1]), max(numbers[0], numbers[-1]) + 1
-
-
-def _moved(part: AxisPart, by: int) -> AxisPart:
-    """A part counted from element ``by``."""
-    if isinstance(part, np.ndarray):
-        return part - by
-    stop = -1 if part.stop is None else part.stop
-    return slice(part.start - by, None if stop - by < 0 else stop - by, part.step)

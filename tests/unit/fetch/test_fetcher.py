@@ -332,3 +332,24 @@ def test_a_granule_placed_twice(tmp_path):
     archive.add(0, one, numbers((4,)))
     array = combined([one], [(0, 0, 2, 0, 0), (0, 0, 4, 2, 0)], (6,))
     assert archive.fetcher().read_box(array, (0,), (6,)).tolist() == [0, 1, 0, 1, 2, 3]
+
+
+def test_a_map_out_of_a_contiguous_variable_reads_its_own_bytes(tmp_path):
+    archive = Archive(tmp_path)
+    one = spec((40, 100, 200), (40, 100, 200), dtype=">i2", chain=CodecChain.of("bytes"))
+    whole = numbers((40, 100, 200))
+    archive.add(0, one, whole)
+    array = static(one, 0)
+    fetcher = archive.fetcher()
+    assert np.array_equal(fetcher.read(array, 17), whole[17])
+    assert fetcher.bytes_read == whole[17].nbytes
+    assert np.array_equal(fetcher.read(array, (slice(None, None, -10), 3)), whole[::-10, 3])
+    assert fetcher.bytes_read <= whole[17].nbytes * 41
+    before = fetcher.bytes_read
+    assert np.array_equal(fetcher.read_box(array, (3, 10, 7), (4, 20, 190)), whole[3:4, 10:20, 7:190])
+    assert fetcher.bytes_read - before == 10 * 200 * 2
+    assert np.array_equal(fetcher.read(array, ([39, 2, 2], [99, 0], [5, 4])), whole[np.ix_([39, 2, 2], [99, 0], [5, 4])])
+    rows = archive.scans[0].arrays[0].rows
+    rows.length[0] -= 2
+    with pytest.raises(DecodeError, match="are stored for an unfiltered chunk of 1600000"):
+        archive.fetcher().read(array, 17)
