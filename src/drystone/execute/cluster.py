@@ -7,7 +7,9 @@ Settings that differ from Dask's own, and why:
 - *One task a worker.* Threads are inside tasks, where they share one slab; memory is planned for one task a process.
 - *Nine deaths allowed* before the scheduler blames a task, instead of three, and tasks wait at the scheduler, not at
   workers, so that only the one that ran is blamed.
-- *Everything on loopback, no dashboard*: whoever reaches a scheduler can run code as its user.
+- *A worker that died is never given up.* Dask's cluster drops one for good that happens to be between two starts 15 seconds
+  after a death, and a run whose last worker goes that way waits for ever (seen within minutes under load).
+- *Everything on loopback, at any port*: whoever reaches a scheduler can run code as its user.
 
 Workers end with their driver, however it ends: see :mod:`drystone.execute.guard`.
 """
@@ -74,6 +76,7 @@ _SETTINGS = {
     "distributed.scheduler.allowed-failures": MAX_DEATHS - 1,
     "distributed.scheduler.worker-saturation": 1.0,
     "distributed.scheduler.work-stealing": False,
+    "distributed.deploy.lost-worker-timeout": "31536000s",
     "distributed.comm.timeouts.connect": "120s",
     "distributed.admin.tick.limit": "60s",  # a codec that holds the GIL for seconds is no news
 }
@@ -103,7 +106,7 @@ def connect(options: ExecutionOptions, resources: Resources) -> Iterator[Client]
                     processes=True,
                     memory_limit=resources.memory,
                     host="127.0.0.1",
-                    dashboard_address=None,
+                    dashboard_address="127.0.0.1:0",
                     local_directory=folder,
                     preload=["drystone.execute.guard"],
                     silence_logs=50,

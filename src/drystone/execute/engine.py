@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from drystone.errors import DrystoneError, Stopped, StorageError
+from drystone.errors import DrystoneError, IncompleteRun, Stopped, StorageError
 from drystone.execute.attempts import Attempt, Attempts, as_drystone
 from drystone.execute.resources import Resources, resolve
 from drystone.execute.signals import StopRequest
@@ -28,6 +28,7 @@ __all__ = ["Outcome", "run_windowed"]
 
 _PATIENCE = 5.0  # seconds of work in this process before a cluster is worth its start
 _POLL = 0.2
+_NO_WORKERS = 300.0
 _GRACE = 20.0  # seconds that running tasks get after a request to stop; Slurm gives 30 in all
 
 
@@ -160,19 +161,21 @@ def _run_dask[T, R](run: _Run[T, R], options: ExecutionOptions, resources: Resou
     from drystone.execute.cluster import connect
 
     with connect(options, resources) as client:
-        _Window(run, client, window).drain()
+        _Window(run, client, window, options.cluster == "local").drain()
 
 
 class _Window[T, R]:
     """The futures on their way; refilled as they finish."""
 
-    def __init__(self, run: _Run[T, R], client: Client, per_worker: int) -> None:
-        self._run, self._client, self._per_worker = run, client, per_worker
+    def __init__(self, run: _Run[T, R], client: Client, per_worker: int, local: bool) -> None:
+        self._run, self._client, self._per_worker, self._local = run, client, per_worker, local
+        self._seen = time.monotonic()
         self._flying: dict[str, tuple[Attempt[T], Future]] = {}
         self._finished: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._submitted = 0
         self._asked = 0.0
         self._size = 1
+        self._forgotten = 0  # in a row
 
     def drain(self) -> None:
         """Run until nothing is left, or until a request to stop."""
@@ -200,7 +203,12 @@ class _Window[T, R]:
         if now - self._asked > 1.0:
             # workers come and go on a cluster that scales or is preempted
             self._asked = now
-            self._size = self._per_worker * max(1, sum(self._client.nthreads().values()))
+            try:
+                threads = sum(self._client.nthreads().values())
+            except OSError as error:
+                raise self._scheduler_lost() from error
+            self._size = self._per_worker * max(1, threads)
+            self._check_workers(threads, now)
         while len(self._flying) < self._size:
             attempt = self._run.attempts.take(now)
             if attempt is None:
@@ -210,6 +218,23 @@ class _Window[T, R]:
             future = self._client.submit(self._run.function, attempt.item, key=key, pure=False, retries=0)
             self._flying[key] = (attempt, future)
             future.add_done_callback(lambda f: self._finished.put(f.key))
+
+    def _scheduler_lost(self) -> IncompleteRun:
+        return IncompleteRun(
+            "the Dask scheduler went away or forgets whatever it is given; what is done is kept, run again when it is back",
+            kind="scheduler-lost",
+        )
+
+    def _check_workers(self, threads: int, now: float) -> None:
+        """On this host workers come back within seconds; elsewhere they may be waiting in a queue, for as long as it takes."""
+        if threads or not self._local:
+            self._seen = now
+        elif now - self._seen > _NO_WORKERS:
+            raise DrystoneError(
+                f"no worker has started in {_NO_WORKERS:.0f} s although this host should run some: is it out of memory or of "
+                "processes? What is done is kept; run again, or with execution: {cluster: inline}",
+                kind="no-workers",
+            )
 
     def _take_finished(self) -> None:
         try:
@@ -225,10 +250,15 @@ class _Window[T, R]:
 
         run = self._run
         if future.status == "finished":
+            self._forgotten = 0
             run.succeeded(attempt, cast(R, future.result()))
             return
         if future.status != "error":
-            run.died(attempt, 0)  # cancelled or lost: the scheduler forgot it, nobody blames the task
+            # cancelled or lost: the scheduler forgot it, nobody blames the task
+            self._forgotten += 1
+            if self._forgotten > 100 + 10 * self._size:
+                raise self._scheduler_lost()
+            run.died(attempt, 0)
             return
         error = future.exception()
         if isinstance(error, KilledWorker):
