@@ -103,12 +103,12 @@ def _nbytes(array: CombinedArray) -> int:
     return _product(array.shape) * array.dtype.itemsize
 
 
-def _by_driver(array: CombinedArray, known: bool) -> bool:
-    """Whether an array is written whole by the driver: text, and what is small and no field along the joined axis."""
-    if known or array.dtype.kind == "T":
+def _by_driver(array: CombinedArray, combined: Combined) -> bool:
+    """Whether an array is written whole by the driver: text, coordinates, and what is small beside fields on a joined axis."""
+    if array.dtype.kind == "T" or (array.path in combined.coordinates and len(array.shape) < 2):
         return True
-    small = _nbytes(array) <= DRIVER_BYTES
-    return small and (len(array.shape) < 2 or array.placements.axis is None)
+    beside = combined.axis is not None and array.placements.axis is None
+    return _nbytes(array) <= DRIVER_BYTES and (len(array.shape) < 2 or beside)
 
 
 def plan_archive(archive: Archive, *, progress: Progress | None = None) -> RunPlan:
@@ -177,7 +177,7 @@ def _stored(
     config: ArchiveConfig, whole: Whole, array: CombinedArray, output: OutputOptions, nbytes: int, remote: bool
 ) -> ArrayPlan:
     base = _array_plan(whole.table, array, "driver", "")
-    if _by_driver(array, array.path in whole.combined.coordinates):
+    if _by_driver(array, whole.combined):
         return ArrayPlan(
             base.path, "driver", "", base.shape, base.dtype, base.source_chunks, base.encoded_bytes, whole_layout(array, output)
         )
