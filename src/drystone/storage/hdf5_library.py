@@ -62,7 +62,7 @@ def read_box(store: Store, key: str, array_path: str, start: tuple[int, ...], st
     path = None if root is None else f"{root.rstrip('/')}/{key}"
     where = f"{store.url}/{key}"
     try:
-        with h5py.File(io.BytesIO(store.get(key)) if path is None else path, "r", locking="best-effort") as file:
+        with h5py.File(io.BytesIO(store.get(key)) if path is None else path, "r") as file:
             return _read(h5py.Dataset(_open(file, path, array_path)), start, stop)
     except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -195,7 +195,8 @@ def _set_apart(own: Bookkeeping, oid: object, item: HeaderAttribute, heap: Globa
     own.netcdf = own.netcdf or raw not in (b"DIMENSION_LIST", b"REFERENCE_LIST")
     if raw == b"DIMENSION_LIST":
         own.has_dimension_list = True
-        if item.on_heap == "scales":
+        if item.on_heap:
+            own.scales = []  # where the heap is damaged, the library must not be asked either
             own.scales = scale_addresses(item, heap)
     elif raw == b"_Netcdf4Dimid":
         own.dimid = int(np.ravel(_value(oid, item, heap).value)[0])

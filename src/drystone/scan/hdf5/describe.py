@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from functools import cache
 
 import h5py
+import numpy as np
 from h5py import h5d, h5p, h5s
 
 from drystone.codecs.chain import CodecChain
 from drystone.codecs.hdf5 import FILTER_NAMES, chain_from_filters, foreign_codec
 from drystone.scan.hdf5.dimensions import Extent
 from drystone.scan.hdf5.dtypes import StoredType, UnsupportedType, stored_type
+from drystone.scan.hdf5.heap import DESCRIPTOR, GlobalHeap
+from drystone.scan.hdf5.object_header import read_fill
+from drystone.scan.hdf5.opening import OpenFile
 
 __all__ = ["Description", "describe", "extent_of", "library_reads"]
 
@@ -62,7 +66,7 @@ def extent_of(dsid: h5d.DatasetID) -> Extent | None:
     return Extent(tuple(int(n) for n in shape), tuple(n == h5s.UNLIMITED for n in limits))
 
 
-def describe(dsid: h5d.DatasetID, extent: Extent) -> Description:
+def describe(dsid: h5d.DatasetID, extent: Extent, file: OpenFile, heap: GlobalHeap, header: int) -> Description:
     """Describe a dataset.
 
     Raises
@@ -71,6 +75,11 @@ def describe(dsid: h5d.DatasetID, extent: Extent) -> Description:
         A type or filter that nothing here reads.
     """
     stored = stored_type(dsid.get_type())
+    if stored.is_text:
+        # asked for its properties, the library reads a fill text from the heap
+        fill = read_fill(file, header)
+        if fill is not None and len(fill) == DESCRIPTOR.itemsize:
+            heap.vet(np.frombuffer(fill, DESCRIPTOR))
     plist = dsid.get_create_plist()
     layout = plist.get_layout()
     chunk_shape: tuple[int, ...] | None = None

@@ -80,6 +80,8 @@ def header_attributes(file: OpenFile, header: int) -> list[HeaderAttribute] | No
 
 def scale_addresses(attribute: HeaderAttribute, heap: GlobalHeap) -> list[int | None]:
     """The first object that each element of a ``DIMENSION_LIST`` refers to."""
+    if attribute.on_heap != "scales":
+        return []
     items = heap.values(np.frombuffer(attribute.data, DESCRIPTOR), 8)
     return [int.from_bytes(item[:8], "little") if len(item) >= 8 else None for item in items]
 

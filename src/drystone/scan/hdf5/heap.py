@@ -70,7 +70,8 @@ class GlobalHeap:
         UnsupportedType
             ``heap``: it would fail, or never end.
         """
-        for address in np.unique(descriptors["address"][descriptors["count"] > 0]).tolist():
+        # it looks up empty values too
+        for address in np.unique(descriptors["address"][descriptors["address"] > 0]).tolist():
             data, _ = self._collection(address)
             _objects(data, address, strict=True)
 

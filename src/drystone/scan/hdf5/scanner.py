@@ -124,7 +124,9 @@ class _Scan:
         for found in datasets:
             if found.attributes.own.is_scale and found.attributes.own.scale_name.startswith(PURE_DIMENSION):
                 continue
-            description = self._try(refused, found.path, describe, found.dsid, extents[found.path])
+            description = self._try(
+                refused, found.path, describe, found.dsid, extents[found.path], self.file, self.heap, found.header
+            )
             if description is None:
                 continue
             axes = self.names.axes(found, extents[found.path], description.stored.inner)
@@ -178,7 +180,7 @@ class _Scan:
                     raise UnsupportedType("null-dataspace", f"{what} {link.file!r}, which has a null dataspace")
                 heap, header = GlobalHeap(file), h5o.get_info(oid).addr
                 attributes = read_attributes(oid, link.path, file, heap, header)
-                description = describe(oid, extent)
+                description = describe(oid, extent, file, heap, header)
                 found = FoundDataset(link.path, link.group, oid, header, attributes)
                 subject = Subject(
                     link.path,
