@@ -48,7 +48,7 @@ _TRIES = 4
 
 @dataclass(frozen=True, slots=True)
 class LiveParts:
-    """The live files of one version, as columns ordered by (least granule id, name).
+    """The live files of one version, as columns ordered by (least granule id, name); by commit where there are none.
 
     ``low`` and ``high`` hold the least and largest value of each integer column with statistics; a part without
     statistics has the widest range.
@@ -80,7 +80,8 @@ class LiveParts:
 def _live_parts(table: pa.Table) -> LiveParts:
     names = table.column("path").to_pylist()
     columns = set(table.column_names)
-    granule = table.column("min.granule_id").to_pylist() if "min.granule_id" in columns else [0] * len(names)
+    by = "min.granule_id" if "min.granule_id" in columns else "modification_time"
+    granule = table.column(by).to_pylist()
     order = sorted(range(len(names)), key=lambda i: (-1 if granule[i] is None else granule[i], names[i]))
     table = table.take(pa.array(order, pa.int64()))
     low: dict[str, NDArray[np.int64]] = {}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from services.table_scans import PATHS, assert_holds, gridded, joined, listed, odd_scan, single_chunks, wanted
 
@@ -18,9 +19,11 @@ import drystone.table.stream
 from drystone.errors import TableError
 from drystone.model.chunk_rows import ChunkRows, ScannedArray, ScanResult
 from drystone.storage.local import LocalStore
+from drystone.table.commit import put_part
 from drystone.table.log import DeltaLog
+from drystone.table.schema import SCHEMAS
 from drystone.table.table import ReferenceTable
-from drystone.table.write import coordinate_from_bytes, write_batch
+from drystone.table.write import array_id, coordinate_from_bytes, write_batch
 
 
 @pytest.fixture
@@ -396,6 +399,7 @@ def test_a_part_that_is_gone_cut_or_damaged_is_named(table: ReferenceTable) -> N
     good = part.read_bytes()
     for damaged, kind in [
         (good[:-100], "part-corrupt"),
+        (good + b"more", "part-corrupt"),
         (good[:5000] + bytes([good[5000] ^ 1]) + good[5001:], "part-corrupt"),
         (None, "part-missing"),
     ]:
@@ -405,6 +409,32 @@ def test_a_part_that_is_gone_cut_or_damaged_is_named(table: ReferenceTable) -> N
         with pytest.raises(TableError, match=part.name) as e:
             [list(ReferenceTable.open(table.store, "t").rows(f"/v{i}")) for i in range(5)]
         assert e.value.kind == kind
+
+
+def test_side_rows_without_a_chunk_row_are_an_error(table: ReferenceTable) -> None:
+    found = odd(range(6))
+    fill(table, as_scans(found))
+    (batch,) = table.arrays(["/a"], columns=["granule_id", "attempt_id"])
+    extra = {"array_id": array_id("/a"), "granule_id": batch.column(0)[0].as_py(), "attempt_id": 1, "filter_mask": 1}
+    extra |= {f"dim_{i}": 99 for i in range(8)}
+    rows = pa.Table.from_pylist([extra], SCHEMAS["side"])
+    log = DeltaLog(table.store, "t", "side")
+    log.commit([put_part(table.store, "t/side", "side", [rows])])
+    with pytest.raises(TableError) as e:
+        list(ReferenceTable.open(table.store, "t").rows("/a"))
+    assert e.value.kind == "side-orphan"
+
+
+def test_a_part_out_of_order_is_an_error(table: ReferenceTable) -> None:
+    fill(table, [gridded(0, (1, 2, 3), 1)])
+    good = pq.read_table(_part(table.store, "references"))
+    for order in ([0, 2, 1, 3, 4, 5], [0, 1, 2, 3, 4, 4]):
+        log = DeltaLog(table.store, "t", "references")
+        new = put_part(table.store, "t/references", "references", [good.take(order)])
+        log.commit([new], removed=list(log.live().names))
+        with pytest.raises(TableError) as e:
+            list(ReferenceTable.open(table.store, "t").rows("/v0"))
+        assert e.value.kind == "unsorted-rows"
 
 
 # ---------------------------------------------------------------------- housekeeping
