@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+# before netCDF4, which points the HDF5 library of h5py at plugins that were built for its own
+import hdf5plugin  # noqa: F401 - registers its filters
 import pytest
 from services.fault_proxy import FaultProxy
 from services.s3 import ACCESS_KEY, SECRET_KEY, Bucket, S3Server
