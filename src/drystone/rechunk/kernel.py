@@ -33,6 +33,7 @@ from drystone.rechunk.cells import write_region
 from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, load_plan
 from drystone.rechunk.receipts import ReceiptLog
 from drystone.storage.address import Places
+from drystone.storage.stamp import Stamp
 from drystone.storage.store import Store
 from drystone.table.table import ReferenceTable, TablePin
 
@@ -126,12 +127,17 @@ class _Context:
         return np.empty(nbytes, np.uint8)
 
 
-_contexts: dict[tuple[str, str], _Context] = {}
+type _Key = tuple[str, str, Stamp, object]
+
+_contexts: dict[_Key, _Context] = {}
 _contexts_lock = threading.Lock()
 
 
 def _context(job: TaskJob) -> _Context:
-    key = (job.places.url(job.run), job.fingerprint)
+    store, run = job.places.resolve(job.run)
+    # a later run of the same content may have other regions, or another table: workers outlive drivers
+    version = job.rows.versions if isinstance(job.rows, TablePin) else None
+    key = (f"{store.url}/{run}", job.fingerprint, store.stat(f"{run}/plan.json"), version)
     with _contexts_lock:
         if key not in _contexts:
             _contexts.clear()  # buffers of a run that is over are no use to the next

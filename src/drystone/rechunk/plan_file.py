@@ -16,7 +16,7 @@ import io
 import json
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from numcodecs import blosc, zstd
@@ -31,7 +31,7 @@ from drystone.plan.layout import TargetLayout
 from drystone.plan.shards import TaskPlan
 from drystone.storage.store import Store
 
-__all__ = ["ArrayPlan", "RechunkPlan", "content_digests", "encoder_versions", "load_plan", "write_plan"]
+__all__ = ["ArrayPlan", "RechunkPlan", "content_digests", "encoder_versions", "load_plan", "resumed_plan", "write_plan"]
 
 _VERSION = 1
 # changes when this package makes other bytes of the same values
@@ -194,6 +194,24 @@ class RechunkPlan:
             h.update(a.layout.to_json().encode())
             a._update(h, slice(0, len(a.array.placements)))
         return h.hexdigest()
+
+
+def resumed_plan(plan: RechunkPlan, saved: RechunkPlan | None, memory: int) -> RechunkPlan:
+    """The plan with the tasks that an earlier run of the same content had, so that its receipts go on counting.
+
+    Parameters
+    ----------
+    plan
+        As planned now: perhaps with other regions, since memory or workers changed.
+    saved
+        From :func:`load_plan`.
+    memory
+        Bytes of a task now: tasks that would not fit are planned anew, and what was done is done again.
+    """
+    if saved is None or saved.fingerprint != plan.fingerprint or saved.memory > memory:
+        return plan
+    pairs = zip(plan.arrays, saved.arrays, strict=True)
+    return replace(plan, arrays=tuple(replace(now, tasks=then.tasks) for now, then in pairs))
 
 
 def write_plan(store: Store, key: str, plan: RechunkPlan) -> None:

@@ -10,6 +10,7 @@ absent, for cells that are all fill): one listing of the target says so for all.
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
@@ -63,30 +64,38 @@ class ReceiptLog:
         line = (receipt.to_json() + "\n").encode()
         with self._lock:
             root = self._store.root
-            if root is not None and self._n:
-                # an empty line first: should the line before be torn, it does not swallow this one
-                _append(os.path.join(root, f"{self._key}.jsonl"), b"\n" + line)
-            elif root is not None:
-                self._store.put(f"{self._key}.jsonl", line)  # makes the folder and flushes it
-            else:
+            if root is None:
                 self._store.put(f"{self._key}-{self._n:06d}.jsonl", line)
+            elif not self._n or not _append(os.path.join(root, f"{self._key}.jsonl"), line):
+                self._store.put(f"{self._key}.jsonl", line)  # makes the folder and flushes it
             self._n += 1
 
 
-def _append(path: str, line: bytes) -> None:
+def _append(path: str, line: bytes) -> bool:
+    """Append and flush; False where the segment is gone (its folder was cleared by hand)."""
+    data = b"\n" + line  # an empty line first: should the line before be torn, it does not swallow this one
     try:
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        try:
-            size = os.fstat(fd).st_size
-            if os.write(fd, line) != len(line):
-                os.ftruncate(fd, size)
-                raise StorageError(f"cannot append a receipt to {path}: the disk is full", kind="no-space", path=path)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+    except FileNotFoundError:
+        return False
     except OSError as error:
-        kind = "no-space" if error.errno in (28, 122) else "io"
-        raise StorageError(f"cannot append a receipt to {path}: {error.strerror}", kind=kind, path=path) from error
+        raise _failure(path, error) from error
+    try:
+        size = os.fstat(fd).st_size
+        if os.write(fd, data) != len(data):
+            os.ftruncate(fd, size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(fd)
+    except OSError as error:
+        raise _failure(path, error) from error
+    finally:
+        os.close(fd)
+    return True
+
+
+def _failure(path: str, error: OSError) -> StorageError:
+    kind = "no-space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "io"
+    return StorageError(f"cannot append a receipt to {path}: {error.strerror}", kind=kind, path=path)
 
 
 def load_receipts(store: Store, run: str) -> Iterator[Receipt]:

@@ -19,7 +19,7 @@ from services.rechunk_run import Prepared, prepare_run, write_granules
 
 from drystone.errors import GranuleChanged, PlanError, TableError
 from drystone.model.options import OutputOptions
-from drystone.rechunk.plan_file import load_plan, write_plan
+from drystone.rechunk.plan_file import load_plan, resumed_plan, write_plan
 from drystone.rechunk.receipts import load_receipts, sweep_temporary, target_sizes
 from drystone.storage.local import TEMPORARY_SUFFIX
 
@@ -176,6 +176,27 @@ def test_more_memory_does_not_change_the_run(tmp_path: Path) -> None:
     again = prepare_run(tmp_path / "raw", tmp_path / "out", OUTPUT, 300_000_000, slots=1)
     assert again.plan.n_tasks < run.plan.n_tasks
     assert again.plan.fingerprint == run.plan.fingerprint
+    kept = resumed_plan(again.plan, run.plan, 300_000_000)
+    assert [kept.task(i) for i in range(4)] == [run.plan.task(i) for i in range(4)]
+    assert resumed_plan(again.plan, run.plan, 1000) is again.plan
+    assert resumed_plan(again.plan, None, 10**9) is again.plan
+
+
+def test_another_plan_of_the_same_content_is_seen_by_a_process_that_had_the_first(tmp_path: Path) -> None:
+    run = make(tmp_path)
+    run.run_all([0])
+    again = prepare_run(tmp_path / "raw", tmp_path / "out", OUTPUT, 300_000_000, slots=1)
+    again.run_all()
+    assert again.state().done.all()
+
+
+def test_segment_that_was_cleared_away_is_begun_anew(tmp_path: Path) -> None:
+    run = make(tmp_path)
+    run.run_all([0])
+    for key, _ in list(run.store.list("run/receipts/")):
+        run.store.delete(key)
+    run.run_all([1])
+    assert run.state().pending() == [0, 2, 3]
 
 
 CHILD = """
