@@ -78,15 +78,13 @@ def write_granule(path: Path, n: int) -> None:
         make("names", np.array([b"alpha", b"be"], "S5"), ())
         f.create_dataset("words", data=["väl", "", "x" * 40], dtype=h5py.string_dtype())
         f.create_dataset("crs", data=np.int32(4326))
+        f.create_dataset("word", data="one", dtype=h5py.string_dtype())
         f.create_dataset("nothing", (0,), "f4", maxshape=(None,), chunks=(4,))
         g = f.create_group("ice")
         g.attrs["note"] = "°C"
         c = g.create_dataset("depth", data=rng.normal(size=(STEPS, 5)), chunks=(STEPS, 2), compression=1)
         c.dims[0].attach_scale(time)
         c.dims[1].attach_scale(lat)
-
-
-STATIC = {"names", "words", "crs", "nothing"}
 
 
 @pytest.fixture(params=[(1, 1000), (4, 1000), (4, 7)], ids=["one", "four", "four-small-batches"])

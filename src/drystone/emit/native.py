@@ -31,7 +31,8 @@ def native_chunks(layout: Layout, values: NDArray[np.generic]) -> Iterator[tuple
             array=array.path,
         )
     for coords in itertools.product(*(range(n) for n in layout.grid_shape)):
-        part = values[tuple(slice(c * s, (c + 1) * s) for c, s in zip(coords, size, strict=True))]
+        box = tuple(slice(c * s, (c + 1) * s) for c, s in zip(coords, size, strict=True))
+        part = values[box] if box else values  # indexing would take the scalar out of its array
         if part.shape != size:
             block = np.full(size, array.fill_scalar, values.dtype)
             block[tuple(slice(0, n) for n in part.shape)] = part

@@ -146,11 +146,14 @@ class TableView:
         GranuleMissing
             One is gone.
         """
-        ids = self.granule_ids().tolist()
         with ThreadPoolExecutor(_STAT_THREADS) as pool:
-            # in groups, so that the first failure stops the rest and nothing piles up
-            for group in batched(ids, 4096):
-                list(pool.map(self._recheck_one, group))
+            # in groups, so that the first failure stops the rest; some granules a call, since a local one takes 10 µs
+            for group in batched(batched(self.granule_ids().tolist(), 32), 128):
+                list(pool.map(self._recheck_some, group))
+
+    def _recheck_some(self, granule_ids: tuple[int, ...]) -> None:
+        for granule_id in granule_ids:
+            self._recheck_one(granule_id)
 
     def _recheck_one(self, granule_id: int) -> None:
         granule = self.granule(granule_id)

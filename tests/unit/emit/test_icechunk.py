@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -230,9 +231,19 @@ def test_a_commit_that_is_not_in_the_history_is_an_error(
         emit(archive, tmp_path)
 
 
+@pytest.mark.parametrize("known", [True, False], ids=["manifests", "chunks"])
 def test_references_that_did_not_arrive_are_an_error(
-    archive: HandArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    archive: HandArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
+    """Counted in manifests, or chunk by chunk where a later Icechunk shows manifests otherwise."""
+    if not known:
+
+        async def otherwise(repo: icechunk.Repository, manifest: str) -> dict[str, object]:
+            return {"v2": manifest}
+
+        monkeypatch.setattr(icechunk.Repository, "inspect_manifest_async", otherwise)
+        emit(archive, tmp_path, message="good")
+        shutil.rmtree(tmp_path / "out")
     real = icechunk.IcechunkStore.set_virtual_refs_arr
 
     def drop_one(self: icechunk.IcechunkStore, path: str, shape: object, where: list[str], *args: object, **kw: object) -> None:
