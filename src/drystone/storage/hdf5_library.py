@@ -110,7 +110,8 @@ def _read(dataset: h5py.Dataset, start: tuple[int, ...], stop: tuple[int, ...]) 
         texts = np.asarray(dataset.asstr()[box])
         return texts.astype(np.dtypes.StringDType())
     values = np.asarray(dataset[box[:rank]] if rank else dataset[()])
-    values = values[(..., *box[rank:])] if len(box) > rank else values
+    # an array-typed element brings its own axes, which h5py reads whole
+    values = values[(*(slice(None) for _ in range(rank)), *box[rank:])]
     plain: np.dtype[np.generic] = _without_metadata(values.dtype).newbyteorder("=")
     return np.ascontiguousarray(values, dtype=plain).reshape(tuple(b - a for a, b in zip(start, stop, strict=True)))
 
