@@ -205,6 +205,12 @@ class DeltaLog:
         table = self._open()
         return -1 if table is None else int(table.version())
 
+    @property
+    def identity(self) -> str:
+        """Drawn when the table was made: another one at the same place, such as after its folder was removed, has another."""
+        table = self._open()
+        return "" if table is None else str(table.metadata().id)
+
     def live(self) -> LiveParts:
         """The live files."""
         with self._lock:

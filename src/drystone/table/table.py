@@ -48,12 +48,16 @@ class TablePin:
         Of each of its logs; -1 where there was none.
     release
         The release to read through, or None for the newest rows.
+    identity
+        Of the table that was pinned: processes keep pinned tables, and a table that was removed and made anew has the same
+        place and perhaps the same versions.
     """
 
     store: Store
     key: str
     versions: tuple[tuple[str, int], ...]
     release: int | None = None
+    identity: str = ""
 
 
 class ReferenceTable(Records):
@@ -121,12 +125,13 @@ class ReferenceTable(Records):
         """The versions now open, for workers."""
         # in this order: granules were opened when this object was made or last committed
         versions = tuple((name, log.version) for name, log in self._logs.items())
-        return TablePin(self.store, self.key, versions, self.release if release is None else release)
+        chosen = self.release if release is None else release
+        return TablePin(self.store, self.key, versions, chosen, self._logs["granules"].identity)
 
     @classmethod
     def at(cls, pin: TablePin) -> ReferenceTable:
         """The table at a pin, read-only; one object a pin and process, so the log is read once."""
-        name = (pin.store.url, pin.key, pin.versions, pin.release)
+        name = (pin.store.url, pin.key, pin.versions, pin.release, pin.identity)
         with _PINNED_LOCK:
             if name not in _PINNED:
                 _PINNED[name] = cls(pin.store, pin.key, dict(pin.versions), pin.release)
