@@ -13,7 +13,7 @@ from drystone.model.granule import Granule, Listed
 from drystone.model.placement import Combined
 from drystone.pipeline.archive import Archive
 from drystone.pipeline.granules import granule_rows
-from drystone.pipeline.members import members_of, merged_groups
+from drystone.pipeline.members import group_texts, members_of, merged_groups
 from drystone.pipeline.statics import DigestCache, check_statics
 from drystone.plan.combine import combine
 from drystone.table.table import ReferenceTable
@@ -77,8 +77,9 @@ def whole_of(archive: Archive, listed: Sequence[Listed] | None, *, remember: boo
         raise CombineError(f"{archive.config.name}: every granule was set aside; see `drystone status`", kind="no-granules")
     granules = {r.granule.granule_id: r.granule for r in good.values()}
     names = {g: granule.address for g, granule in granules.items()}
-    members = members_of(table, np.array(sorted(names), np.int32))
-    groups, notes = merged_groups(r.groups for r in good.values())
+    ids = np.array(sorted(names), np.int32)
+    members = members_of(table, ids)
+    groups, notes = merged_groups(group_texts(table, ids))
     combined = combine(members, groups, names, archive.config.combine)
     combined = replace(combined, warnings=(*combined.warnings, *notes))
     cache = DigestCache(archive.store, archive.key("statics.json"))

@@ -12,6 +12,11 @@ from drystone.table.table import ReferenceTable
 __all__ = ["GranuleRow", "granule_rows"]
 
 
+_COLUMNS = (
+    "address", "granule_id", "size", "mtime_ns", "etag", "format", "attempt_id", "n_rows", "digest", "status", "reason", "refusals",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class GranuleRow:
     """The newest row of one granule: what it is, whether it was scanned, and if not, why."""
@@ -19,7 +24,6 @@ class GranuleRow:
     granule: Granule
     status: str
     reason: str | None
-    groups: str
     refusals: str
 
     def refused(self) -> list[tuple[str, str, str]]:
@@ -29,16 +33,10 @@ class GranuleRow:
 
 def granule_rows(table: ReferenceTable) -> dict[str, GranuleRow]:
     """Every granule that the table knows, by address."""
-    names = (
-        "address", "granule_id", "size", "mtime_ns", "etag", "format", "attempt_id", "n_rows", "digest", "status", "reason",
-        "groups", "refusals",
-    )  # fmt: skip
-    columns = table.granules().select(list(names)).to_pydict()
+    columns = table.granules(columns=_COLUMNS).to_pydict()
     return {
-        address: GranuleRow(
-            Granule(g, address, Stamp(size, mtime, etag), form, attempt, n, digest), status, reason, groups, refusals
-        )
-        for address, g, size, mtime, etag, form, attempt, n, digest, status, reason, groups, refusals in zip(
-            *(columns[n] for n in names), strict=True
+        address: GranuleRow(Granule(g, address, Stamp(size, mtime, etag), form, attempt, n, digest), status, reason, refusals)
+        for address, g, size, mtime, etag, form, attempt, n, digest, status, reason, refusals in zip(
+            *(columns[name] for name in _COLUMNS), strict=True
         )
     }

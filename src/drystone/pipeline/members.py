@@ -14,9 +14,9 @@ from drystone.model.array import ArraySpec, GroupSpec
 from drystone.plan.members import ArrayMembers
 from drystone.table.table import ReferenceTable
 
-__all__ = ["members_of", "merged_groups"]
+__all__ = ["group_texts", "members_of", "merged_groups"]
 
-_COLUMNS = ["granule_id", "path", "structure", "attributes", "coordinate"]
+_COLUMNS = ("granule_id", "path", "structure", "attributes", "coordinate")
 
 
 def members_of(table: ReferenceTable, granule_ids: NDArray[np.int32]) -> dict[str, ArrayMembers]:
@@ -24,10 +24,8 @@ def members_of(table: ReferenceTable, granule_ids: NDArray[np.int32]) -> dict[st
 
     The rows are dictionary-encoded, so that work grows with distinct specs, not with granules.
     """
-    wanted = pa.array(granule_ids, pa.int32())
     by_path: dict[str, list[pa.RecordBatch]] = {}
-    for batch in table.arrays(columns=_COLUMNS):
-        kept = batch.filter(pc.is_in(batch.column("granule_id"), wanted))
+    for kept in table.arrays(columns=_COLUMNS, granule_ids=granule_ids):
         for path in pc.unique(kept.column("path")).to_pylist():
             rows = kept.filter(pc.equal(kept.column("path"), path))
             by_path.setdefault(path, []).append(_encoded(rows))
@@ -74,6 +72,13 @@ def _decode(raw: str | bytes, spec: ArraySpec) -> NDArray[np.generic]:
     if spec.dtype.kind == "T":
         return np.array(json.loads(raw), dtype=spec.dtype).reshape(spec.shape)
     return np.frombuffer(raw, spec.native_dtype).reshape(spec.shape)  # type: ignore[arg-type]
+
+
+def group_texts(table: ReferenceTable, granule_ids: NDArray[np.int32]) -> list[str]:
+    """The distinct ``groups`` texts of the given granules, in order of the first granule that has each."""
+    rows = table.granules(columns=("granule_id", "groups"))
+    rows = rows.filter(pc.is_in(rows.column("granule_id"), pa.array(granule_ids, pa.int32()))).sort_by("granule_id")
+    return [str(text) for text in pc.unique(rows.column("groups")).to_pylist()]
 
 
 def merged_groups(texts: Iterable[str]) -> tuple[list[GroupSpec], list[str]]:
