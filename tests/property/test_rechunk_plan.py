@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drystone.codecs.chain import CodecChain
+from drystone.codecs.chain import Codec, CodecChain
 from drystone.errors import PlanError
 from drystone.grid.alignment import prove_aligned
 from drystone.grid.chunk_grid import ChunkGrid
@@ -18,6 +18,8 @@ from drystone.model.options import OutputOptions
 from drystone.model.placement import CombinedArray, Placements
 from drystone.plan.layout import TargetLayout
 from drystone.plan.shards import plan_tasks, target_layout
+
+CHAIN = CodecChain.of("bytes", Codec.of("zlib", level=1))
 
 
 @st.composite
@@ -34,7 +36,7 @@ def arrays(draw: st.DrawFn) -> CombinedArray:
     one = np.zeros(1, np.int64)
     where = Placements(None, one.astype("i4"), one, one + 1, one, one.astype("i4"))
     names = tuple("abc"[:rank])
-    return CombinedArray("/v", names, grid.shape, t, t, None, CodecChain.of("bytes"), Attributes(), grid, None, where, ())
+    return CombinedArray("/v", names, grid.shape, t, t, None, CHAIN, Attributes(), grid, None, where, ())
 
 
 @st.composite

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from drystone.plan.layout import TargetLayout, target_codecs
+from drystone.plan.layout import TargetLayout
 from drystone.plan.shards import TaskPlan
+from drystone.plan.target_codecs import target_codecs
 from drystone.rechunk.cells import write_region
 from drystone.rechunk.target import prepare, publish
 from drystone.storage.local import LocalStore
@@ -47,7 +48,7 @@ def layouts(draw: st.DrawFn) -> TargetLayout:
 def random_values(layout: TargetLayout, seed: int, share_of_fill: float) -> NDArray[np.generic]:
     rng = np.random.default_rng(seed)
     size = int(np.prod(layout.shape)) * layout.dtype.itemsize
-    raw = rng.integers(0, 2 if layout.dtype.kind == "?" else 127, size, np.uint8).view(layout.dtype).reshape(layout.shape)
+    raw = rng.integers(0, 2 if layout.dtype.kind == "b" else 127, size, np.uint8).view(layout.dtype).reshape(layout.shape)
     values = np.array(raw)
     values[rng.random(layout.shape) < share_of_fill] = layout.fill_scalar
     return values
@@ -59,7 +60,7 @@ def write_all(root: str, layout: TargetLayout, values: NDArray[np.generic], regi
     plan = TaskPlan(layout.path, layout.shape, layout.cell, region, 1, 1, 0, 0, 1)
     for i in range(plan.n_tasks):
         start, stop = plan.bounds(i)
-        slab = values[tuple(slice(a, b) for a, b in zip(start, stop, strict=True))]
+        slab = values[(..., *(slice(a, b) for a, b in zip(start, stop, strict=True)))]
         write_region(store, "out", layout, slab, start, 2)
     publish(store, "out", [layout], [])
 
@@ -83,7 +84,7 @@ def test_zarr_reads_every_bit(layout: TargetLayout, seed: int, share: float, dat
             with zarr.config.set({"codec_pipeline.path": f"zarr.core.codec_pipeline.{name}CodecPipeline"}):
                 read = zarr.open_group(f"{root}/out", mode="r", use_consolidated=True)["g/v"]
                 assert isinstance(read, zarr.Array)
-                assert bits(np.asarray(read[...])) == bits(values), name
+                assert bits(np.asarray(read[...], values.dtype)) == bits(values), name
                 if layout.shape:  # a partial read goes through the index
                     part = tuple(slice(n // 3, n // 3 + 1) for n in layout.shape)
                     assert bits(np.asarray(read[part])) == bits(values[part]), name

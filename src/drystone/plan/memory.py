@@ -27,6 +27,7 @@ BASELINE = 256_000_000
 _USABLE = 0.85
 # raw bytes of inner chunks that one call of an encoding thread takes: many small ones would cost more in handing over
 BATCH_BYTES = 1 << 20
+_PIECE = 8 << 20  # a range of an unfiltered chunk, read and put: never more at a time
 _ROW_BYTES = 640  # a chunk reference on its way from the table to a read, all columns and objects of it
 
 
@@ -55,7 +56,7 @@ class MemoryModel:
     itemsize
         Bytes of an element.
     source_chunk
-        Decoded bytes of the largest source chunk, padding included.
+        Decoded bytes of the largest source chunk, padding included, or of what is read of it at a time.
     source_cells
         Elements of an average source chunk.
     chunk, cell
@@ -94,7 +95,7 @@ class MemoryModel:
         index = 0 if layout.shard is None else 16 * math.prod(layout.inner_grid) + 4
         return cls(
             array.dtype.itemsize,
-            _largest_source_chunk(array) * array.dtype.itemsize,
+            _largest_read(array),
             max(1, math.prod(array.shape) // n),
             layout.chunk_bytes,
             layout.cell_bytes,
@@ -121,13 +122,15 @@ class MemoryModel:
         return slab + rows + max(reading, writing)
 
 
-def _largest_source_chunk(array: CombinedArray) -> int:
-    """Elements that the largest source chunk decodes to."""
-    largest = 1
+def _largest_read(array: CombinedArray) -> int:
+    """Bytes that the largest source chunk decodes to, or for chunks without filters, those of the largest piece."""
+    largest, lead = 1, 1
     for dim in array.grid.dimensions:
-        if isinstance(dim, RegularDimension):
-            largest *= dim.size
-        else:
-            largest *= max(dim.encoded or dim.sizes, default=1)
+        edge = dim.size if isinstance(dim, RegularDimension) else max(dim.encoded or dim.sizes, default=1)
+        largest *= edge
+        lead = edge if lead == 1 else lead
     # the pieces of unaligned granules are smaller than the chunks they are cut from
-    return max(largest, *(math.prod(v.chunk_shape) for v in array.variants), 1)
+    largest = max(largest, *(math.prod(v.chunk_shape) for v in array.variants), 1) * array.dtype.itemsize
+    if array.codecs.compressed or array.codecs.needs_library or array.dtype.kind == "T":
+        return largest
+    return min(largest, max(_PIECE, largest // lead))

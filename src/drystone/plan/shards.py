@@ -171,16 +171,35 @@ def plan_tasks(
     smallest = math.prod(min(c, n) for c, n in zip(layout.cell, sizes, strict=True))
     if model.peak(smallest) > memory:
         raise _too_small(layout, model, memory, smallest)
-    fitting = [c for c in _combinations(array.grid, layout) if model.peak(c.cells) <= memory]
+    grid = _reading_grid(array)
+    fitting = [c for c in _combinations(grid, layout) if model.peak(c.cells) <= memory]
     chosen = _cheapest(fitting, sizes, slots)
     region = _grown(chosen.region, layout, model, memory, slots)
-    reads = math.prod(_overlaps(d, r) for d, r in zip(array.grid.dimensions, region, strict=True))
+    pieces = math.prod(_overlaps(d, r) for d, r in zip(grid.dimensions, region, strict=True))
+    reads = -(-pieces * array.grid.n_chunks // max(grid.n_chunks, 1))
     cells = math.prod(min(r, n) for r, n in zip(region, sizes, strict=True))
     plan = TaskPlan(
         layout.path, layout.shape, layout.cell, region, array.grid.n_chunks, reads, model.peak(cells), in_flight, threads
     )
     _prove(plan)
     return plan
+
+
+def _reading_grid(array: CombinedArray) -> ChunkGrid:
+    """The source's chunks, or for chunks without filters the rows that can be read apart.
+
+    Of such a chunk the fetcher reads a range of bytes: what is wanted along the slowest axis that has more than one
+    element, and whole rows of the faster ones.
+    """
+    if array.codecs.compressed or array.codecs.needs_library or array.dtype.kind == "T" or array.unaligned is not None:
+        return array.grid
+    dims: list[DimensionGrid] = list(array.grid.dimensions)
+    for axis, d in enumerate(dims):
+        largest = d.size if isinstance(d, RegularDimension) else max(d.sizes, default=1)
+        if min(largest, d.extent) > 1:
+            dims[axis] = RegularDimension(d.extent, 1)
+            break
+    return ChunkGrid(tuple(dims))
 
 
 def _prove(plan: TaskPlan) -> None:

@@ -90,7 +90,8 @@ def write_region(
     done: list[StoredObject] = []
 
     def encode(batch: _Batch) -> list[bytes | None]:
-        return [encoder.encode(slab[box]) for box in batch.boxes]
+        # indexing a scalar array gives a scalar, which is an array no more
+        return [encoder.encode(np.asarray(slab[box], slab.dtype)) for box in batch.boxes]
 
     window: deque[tuple[_Batch, Future[list[bytes | None]]]] = deque()
     putting: Future[StoredObject] | None = None

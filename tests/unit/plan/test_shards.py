@@ -5,18 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from drystone.codecs.chain import CodecChain
+from drystone.codecs.chain import Codec, CodecChain
 from drystone.errors import ConfigError, PlanError
 from drystone.grid.chunk_grid import ChunkGrid
 from drystone.grid.dimension import RectilinearDimension, RegularDimension
 from drystone.model.attributes import Attributes
 from drystone.model.options import OutputOptions
 from drystone.model.placement import CombinedArray, Placements
-from drystone.plan.layout import TargetLayout, parse_size, target_codecs, whole_layout
+from drystone.plan.layout import TargetLayout, parse_size, whole_layout
 from drystone.plan.shards import plan_tasks, target_layout
+from drystone.plan.target_codecs import target_codecs
 
 
-def maps(shape: tuple[int, ...], chunk: tuple[int, ...], dtype: str = "i2", dims: str = "tyxz") -> CombinedArray:
+def maps(
+    shape: tuple[int, ...], chunk: tuple[int, ...], dtype: str = "i2", dims: str = "tyxz", compressed: bool = True
+) -> CombinedArray:
     """An array of one granule a chunk along the first axis."""
     n = -(-shape[0] // chunk[0])
     dest = np.arange(n, dtype=np.int64) * chunk[0]
@@ -24,8 +27,9 @@ def maps(shape: tuple[int, ...], chunk: tuple[int, ...], dtype: str = "i2", dims
     ids = np.arange(n, dtype=np.int32)
     where = Placements(0, ids, np.zeros(n, np.int64), count, dest, np.zeros(n, np.int32))
     t = np.dtype(dtype)
+    chain = CodecChain.of("bytes", Codec.of("zlib", level=4)) if compressed else CodecChain.of("bytes")
     return CombinedArray(
-        "/v", tuple(dims[: len(shape)]), shape, t, t, None, CodecChain.of("bytes"), Attributes(),
+        "/v", tuple(dims[: len(shape)]), shape, t, t, None, chain, Attributes(),
         ChunkGrid.regular(shape, chunk), None, where, (),
     )  # fmt: skip
 
@@ -209,6 +213,18 @@ class TestTasks:
         array = maps(shape, (1, 72, 144), "f4")
         plan = plan_tasks(array, layout_of(shape, (1, 72, 144), None), 2_000_000_000, slots=2)
         assert 8 <= plan.n_tasks < 100
+
+    def test_rows_of_unfiltered_chunks_are_read_apart(self) -> None:
+        """A contiguous variable is one chunk of any size: that is neither memory nor reading again."""
+        shape = (4000, 100, 100)
+        layout = layout_of(shape, (100, 50, 50), (100, 100, 100), "f8")
+        plan = plan_tasks(maps(shape, shape, "f8", compressed=False), layout, 60_000_000)
+        assert plan.amplification == 1.0
+        with pytest.raises(PlanError):
+            plan_tasks(maps(shape, shape, "f8"), layout, 60_000_000)
+        days = plan_tasks(maps((40, 1000, 1000), (1, 1000, 1000), "f4", compressed=False),
+                          layout_of((40, 1000, 1000), (40, 50, 50), (40, 100, 1000)), 80_000_000)  # fmt: skip
+        assert (days.region[1], days.amplification) < (1000, 1.01)
 
     def test_tasks_for_all_slots(self) -> None:
         """Eight workers are not left with the one task that would read everything once."""

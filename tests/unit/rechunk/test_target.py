@@ -14,7 +14,8 @@ from drystone.codecs.chain import CodecChain
 from drystone.errors import UnsupportedError
 from drystone.model.array import GroupSpec
 from drystone.model.attributes import Attributes
-from drystone.plan.layout import TargetLayout, target_codecs
+from drystone.plan.layout import TargetLayout
+from drystone.plan.target_codecs import target_codecs
 from drystone.rechunk.target import is_published, prepare, publish, stray_objects
 from drystone.storage.local import LocalStore
 

@@ -1,0 +1,83 @@
+"""The codec chain of a target's inner chunks, from what a user wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from drystone.codecs.chain import Codec, CodecChain
+from drystone.errors import ConfigError
+
+__all__ = ["target_codecs"]
+
+
+def target_codecs(
+    codecs: Sequence[tuple[str, Mapping[str, int | str | bool]]],
+    dtype: np.dtype,
+) -> CodecChain:
+    """The chain of an inner chunk, from the config's codecs: one of ``blosc``, ``zstd``, ``gzip``, ``none``.
+
+    Without any: blosc with zstd level 3. ``shuffle: auto`` is bit shuffle for one-byte elements, byte shuffle for others.
+
+    Raises
+    ------
+    ConfigError
+        Unknown codec or parameter.
+
+    Examples
+    --------
+    >>> [c.name for c in target_codecs([("zstd", {"level": 1})], np.dtype("f4")).codecs]
+    ['bytes', 'zstd']
+    """
+    first = Codec.of("vlen-utf8") if dtype.kind == "T" else _bytes_codec(dtype)
+    wanted = list(codecs) if codecs else [("blosc", {})]
+    if len(wanted) > 1:
+        names = ", ".join(n for n, _ in wanted)
+        raise ConfigError(f"one compressor a store, not {len(wanted)} ({names}); keep one", kind="codec")
+    name, params = wanted[0]
+    if name == "none":
+        return CodecChain.of(first)
+    known = {"blosc": {"cname", "level", "clevel", "shuffle", "blocksize"}, "zstd": {"level", "checksum"}, "gzip": {"level"}}
+    if name not in known:
+        raise ConfigError(
+            f"there is no target codec {name!r}; known: {', '.join(sorted(known))}, none", kind="codec", codec=name
+        )
+    odd = sorted(set(params) - known[name])
+    if odd:
+        raise ConfigError(
+            f"codec {name} has no parameter {odd[0]!r}; known: {', '.join(sorted(known[name]))}", kind="codec", codec=name
+        )
+    if name == "blosc":
+        return CodecChain.of(first, _blosc(params, 1 if dtype.kind == "T" else dtype.itemsize))
+    if name == "zstd":
+        level, checksum = int(params.get("level", 3)), bool(params.get("checksum", False))
+        return CodecChain.of(first, Codec.of("zstd", level=level, checksum=checksum))
+    return CodecChain.of(first, Codec.of("gzip", level=int(params.get("level", 5))))
+
+
+def _bytes_codec(dtype: np.dtype) -> Codec:
+    # a byte order is named only where there is one: bytes, bool and one-byte numbers have none
+    ordered = dtype.names is not None or (dtype.itemsize > 1 and dtype.kind not in "SV")
+    return Codec.of("bytes", endian="little") if ordered else Codec.of("bytes")
+
+
+def _blosc(params: Mapping[str, int | str | bool], itemsize: int) -> Codec:
+    shuffle = params.get("shuffle", "auto")
+    if shuffle == "auto":
+        shuffle = "bitshuffle" if itemsize == 1 else "shuffle"
+    if shuffle not in ("shuffle", "bitshuffle", "noshuffle"):
+        raise ConfigError(
+            f"blosc's shuffle is auto, shuffle, bitshuffle or noshuffle, not {shuffle!r}", kind="codec", codec="blosc"
+        )
+    cname = str(params.get("cname", "zstd"))
+    if cname not in ("zstd", "lz4", "lz4hc", "zlib", "blosclz", "snappy"):
+        raise ConfigError(f"blosc has no compressor {cname!r}", kind="codec", codec="blosc")
+    level = int(params.get("clevel", params.get("level", 3)))
+    if not 0 <= level <= 9:
+        raise ConfigError(f"blosc's level is 0 to 9, not {level}", kind="codec", codec="blosc")
+    # blosc's header has one byte for the element size; larger elements are shuffled as single bytes
+    typesize = itemsize if 1 <= itemsize <= 255 else 1
+    return Codec.of(
+        "blosc", cname=cname, clevel=level, shuffle=shuffle, typesize=typesize, blocksize=int(params.get("blocksize", 0))
+    )
