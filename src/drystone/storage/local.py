@@ -52,6 +52,7 @@ class LocalStore:
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self._root = os.path.abspath(os.fspath(root))
+        self._base = self._root.rstrip("/") + "/"
 
     @property
     def url(self) -> str:
@@ -68,6 +69,8 @@ class LocalStore:
 
     def path(self, key: str) -> str:
         """The file of a key; a key that climbs out of the root is refused."""
+        if key and "/." not in f"/{key}" and "//" not in f"/{key}/":
+            return f"{self._base}{key}"  # no part is empty or starts with a dot: nothing to normalise
         path = os.path.normpath(os.path.join(self._root, key))
         if path != self._root and not path.startswith(self._root.rstrip("/") + "/"):
             raise StorageError(f"key {key!r} reaches outside {self._root}", kind="outside", key=key)
