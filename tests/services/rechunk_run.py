@@ -106,7 +106,7 @@ class Prepared:
 
 def prepare_run(
     raw: Path,
-    out: Path,
+    out: Path | Place,
     output: OutputOptions,
     memory: int,
     *,
@@ -114,8 +114,8 @@ def prepare_run(
     threads: int = 2,
     slots: int = 1,
 ) -> Prepared:
-    """Scan ``raw``, plan the arrays, write plan and metadata below ``out``."""
-    places = Places.of([Place("raw", raw.as_uri()), Place("out", out.as_uri())])
+    """Scan ``raw``, plan the arrays, write plan and metadata below ``out``, a folder or a place of that name."""
+    places = Places.of([Place("raw", raw.as_uri()), Place("out", out.as_uri()) if isinstance(out, Path) else out])
     source = places.store("raw")
     scans, granules = {}, {}
     for i, (key, stamp) in enumerate(source.list()):
@@ -133,7 +133,7 @@ def prepare_run(
         layouts.append(layout)
         placed = [granules[g] for g in array.placements.granule_id.tolist()]
         attempts = np.array([g.attempt_id for g in placed], np.int32)
-        tasks = plan_tasks(array, layout, memory, threads=threads, slots=slots)
+        tasks = plan_tasks(array, layout, memory, threads=threads, slots=slots, joined=not isinstance(out, Path))
         plans.append(ArrayPlan(array, layout, tasks, content_digests(placed), attempts))
     plan = RechunkPlan(0, output.at, tuple(plans))
     store, key = places.resolve(output.at)
