@@ -85,7 +85,7 @@ def test_granules_land_by_coordinate_whatever_their_listed_order(counts, rng, ch
 
 
 @pytest.mark.parametrize(
-    "key, a, b",
+    ("key", "a", "b"),
     [
         ("scale_factor", np.float32(0.01), np.float32(0.02)),
         ("scale_factor", np.float32(0.01), np.float64(0.01)),
@@ -111,7 +111,7 @@ def test_attributes_that_change_no_value_are_dropped_with_a_note():
     assert any("history" in w for w in combined.warnings)
 
 
-@pytest.mark.parametrize("second, kind", [((0, 2), "axis-duplicate"), ((1, 2), "axis-overlap")])
+@pytest.mark.parametrize(("second", "kind"), [((0, 2), "axis-duplicate"), ((1, 2), "axis-overlap")])
 def test_granules_that_claim_one_place_are_refused(second, kind):
     """Which of two counts is not for a guess."""
     with pytest.raises(CombineError) as caught:

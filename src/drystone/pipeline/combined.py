@@ -60,7 +60,8 @@ def whole_of(archive: Archive, listed: Sequence[Listed] | None, *, remember: boo
     """
     if not archive.has_table():
         raise CombineError(
-            f"{archive.config.name}: nothing is scanned yet; run `drystone scan` first (table: {archive.store.url}/{archive.key('table')})",
+            f"{archive.config.name}: nothing is scanned yet; run `drystone scan` first (table: "
+            f"{archive.store.url}/{archive.key('table')})",
             kind="not-scanned",
         )
     table = archive.table()

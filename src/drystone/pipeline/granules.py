@@ -13,8 +13,19 @@ __all__ = ["GranuleRow", "granule_rows"]
 
 
 _COLUMNS = (
-    "address", "granule_id", "size", "mtime_ns", "etag", "format", "attempt_id", "n_rows", "digest", "status", "reason", "refusals",
-)  # fmt: skip
+    "address",
+    "granule_id",
+    "size",
+    "mtime_ns",
+    "etag",
+    "format",
+    "attempt_id",
+    "n_rows",
+    "digest",
+    "status",
+    "reason",
+    "refusals",
+)
 
 
 @dataclass(frozen=True, slots=True)

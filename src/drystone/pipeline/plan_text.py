@@ -110,8 +110,10 @@ def _array_lines(a: ArrayPlan, array: CombinedArray) -> list[str]:
         head,
         f"    rechunk: {a.source_chunks:,} source chunks to chunks of {a.layout.chunk}{shard}",
         f"    {t.n_tasks:,} tasks of {t.region}, at most {t.n_cells:,} objects, {size(t.memory)} a task",
-        f"    reads {size(a.encoded_bytes * t.amplification)} (each source chunk {t.amplification:.3g} times), decodes "
-        f"{size(a.raw_bytes * t.amplification)}, no temporary copy",
+        (
+            f"    reads {size(a.encoded_bytes * t.amplification)} (each source chunk {t.amplification:.3g} times), decodes "
+            f"{size(a.raw_bytes * t.amplification)}, no temporary copy"
+        ),
     ]
     if a.reads:
         lines.append(f"    {'read':<18}{'chunks':>18}{'requests':>18}{'decoded':>24}{'per wanted byte':>20}")

@@ -24,7 +24,7 @@ from drystone.plan.shards import TaskPlan, plan_tasks
 from drystone.protocols import Emitter
 from drystone.table.table import ReferenceTable
 
-__all__ = ["ArrayPlan", "OutputPlan", "RunPlan", "plan_archive", "layouts_of", "plan_output"]
+__all__ = ["ArrayPlan", "OutputPlan", "RunPlan", "layouts_of", "plan_archive", "plan_output"]
 
 DRIVER_BYTES = 1 << 20  # arrays up to this size are written whole by the driver
 

@@ -100,7 +100,8 @@ def run_store(
     state = state_of(archive, run, rechunk)
     if state.n_done < rechunk.n_tasks:
         raise IncompleteRun(
-            f"{plan.output.at}: {rechunk.n_tasks - state.n_done} of {rechunk.n_tasks} tasks are left although their receipts were "
+            f"{plan.output.at}: {rechunk.n_tasks - state.n_done} of {rechunk.n_tasks} tasks are left although their "
+            "receipts were "
             "written: objects vanished or changed size meanwhile; run again",
             kind="receipts-lost",
         )
@@ -158,7 +159,8 @@ def _consent(
     if same or accept_changes or not begun:
         return
     raise ConsentNeeded(
-        f"{plan.output.at}: config, sources or codecs changed since this store was begun, so {rechunk.n_tasks - state.n_done} of "
+        f"{plan.output.at}: config, sources or codecs changed since this store was begun, so "
+        f"{rechunk.n_tasks - state.n_done} of "
         f"its {rechunk.n_tasks} tasks would be done again"
         + (" and the store would be invisible meanwhile" if before is not None else "")
         + "; say yes with --accept-changes, or give the output another `at:`",
@@ -206,7 +208,8 @@ def _run_tasks(
         index, error = failed[0]
         task = plan.task(index)
         raise IncompleteRun(
-            f"{plan.target}: {len(failed)} of {plan.n_tasks} tasks were set aside, the others are done and kept; the first is task "
+            f"{plan.target}: {len(failed)} of {plan.n_tasks} tasks were set aside, the others are done and kept; the "
+            "first is task "
             f"{index} ({task.array} from {task.start} to {task.stop}): {error.message}; mend the cause and run again",
             kind=error.kind,
             failed=len(failed),

@@ -10,6 +10,7 @@ import datetime as dt
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +75,8 @@ def find_axis(members: Mapping[str, ArrayMembers], n_granules: int) -> str | Non
     if not candidates:
         names = ", ".join(sorted(_sizes(members)))
         raise CombineError(
-            f"{n_granules} granules have equal coordinates and no unlimited dimension, so nothing says along which of ({names}) "
+            f"{n_granules} granules have equal coordinates and no unlimited dimension, so nothing says along which of "
+            f"({names}) "
             "they are joined; say so with combine: {along: {DIMENSION: {position: order}}}",
             kind="axis-none",
         )
@@ -155,7 +157,7 @@ def _by_name(axis: AxisOptions, granule_ids: NDArray[np.int32], names: Mapping[i
     for i, g in enumerate(granule_ids.tolist()):
         keys.append((_name_value(axis.pattern or "", names[g]), i))
     keys.sort()
-    for (a, i), (b, j) in zip(keys, keys[1:], strict=False):
+    for (a, i), (b, j) in pairwise(keys):
         if a == b:
             raise CombineError(
                 f"{names[int(granule_ids[i])]} and {names[int(granule_ids[j])]} have one place along {axis.name}: the pattern "

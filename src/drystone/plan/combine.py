@@ -178,7 +178,8 @@ def _check_present(members: ArrayMembers, context: _Context) -> None:
     lacking = next(g for g in context.granule_ids.tolist() if g not in have)
     one, n = context.name(int(members.granule_id[0])), len(context.granule_ids) - len(members)
     raise CombineError(
-        f"{members.path} is in {one} and not in {context.name(lacking)} ({n} of {len(context.granule_ids)} granules lack it, or "
+        f"{members.path} is in {one} and not in {context.name(lacking)} ({n} of {len(context.granule_ids)} granules "
+        "lack it, or "
         "it was refused there: see `drystone status`); a gap would pass for data; leave the variable out with combine: "
         "{variables: […]}, or those granules out of the list",
         kind="variable-missing",
@@ -270,7 +271,8 @@ def _joined_grid(members: ArrayMembers, axis: int, order: AxisOrder, context: _C
     i = int(bad[0])
     if reason is None:
         reason = (
-            f"{members.path}: {context.name(int(members.granule_id[i]))} lands at {order.name} = {dest[i]} with {count[i]} elements "
+            f"{members.path}: {context.name(int(members.granule_id[i]))} lands at {order.name} = {dest[i]} with "
+            f"{count[i]} elements "
             f"in chunks of {edge[i]}, off the grid of {size} that the first granule sets, so its bytes are no whole chunks of "
             "one Zarr array; publish it as a store (rechunk)"
         )
@@ -285,7 +287,10 @@ def _storage_reason(members: ArrayMembers, axis: int, context: _Context) -> str 
         text = storage_difference(base, members.variants[variant], axis)
         if text is not None:
             one, two = context.name(int(members.granule_id[0])), context.name(int(members.granule_id[i]))
-            return f"{members.path}: {one} and {two} are stored differently ({text}), so no one Zarr array describes both; publish it as a store (rechunk)"
+            return (
+                f"{members.path}: {one} and {two} are stored differently ({text}), so no one Zarr array describes both; "
+                "publish it as a store (rechunk)"
+            )
     return None
 
 

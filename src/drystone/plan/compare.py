@@ -45,7 +45,8 @@ def _show(value: Attribute | None) -> str:
 
 def _refuse(path: str, what: str, one: str, a: str, two: str, b: str, ways: str) -> CombineError:
     return CombineError(
-        f"{path}: {what} differs between granules: {a} in {one}, {b} in {two}; joined as they are, values would be wrong; {ways}",
+        f"{path}: {what} differs between granules: {a} in {one}, {b} in {two}; joined as they are, values would be "
+        f"wrong; {ways}",
         kind="difference",
         variable=path,
         what=what,
