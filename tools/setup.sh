@@ -21,7 +21,6 @@ stamp=.venv/drystone-$extras
 if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$identity" ]; then
     exit 0
 fi
-rm -f .venv/drystone-*
 echo "setup: installing drystone[$extras]"
 # the variable reaches the build's own environment too, the option does not
 PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore \
