@@ -4,11 +4,15 @@ Two ways. The library walks every kind of index and calls back once a chunk: tha
 index of nearly every archive file is a version 1 B-tree, whose nodes are plain records; those are read directly and
 taken apart by NumPy, tens of times faster. Anything unexpected in a node gives the walk back to the library, which then
 says what is wrong.
+
+The library is not believed blindly. Two faults of some of its versions are asked of the library itself, with a file in
+memory, because version numbers do not tell them: offsets without the user block, and, for a dataset that grows along another
+axis than its first (an extensible array, which is kept with that axis in front), chunks under the wrong coordinates.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import h5py
@@ -19,7 +23,15 @@ from numpy.typing import NDArray
 from drystone.scan.hdf5.opening import OpenFile
 from drystone.scan.hdf5.superblock import SIGNATURE
 
-__all__ = ["ChunkColumns", "TooManyChunks", "base_relative", "library_columns", "tree_columns"]
+__all__ = [
+    "ChunkColumns",
+    "TooManyChunks",
+    "axis_order_lost",
+    "base_relative",
+    "in_axis_order",
+    "library_columns",
+    "tree_columns",
+]
 
 _FLUSH = 1 << 16
 _NODE_HEAD = 24
@@ -85,10 +97,7 @@ def library_columns(dsid: h5d.DatasetID, rank: int, limit: int) -> ChunkColumns:
 
 @cache
 def base_relative() -> bool:
-    """Whether this library leaves the user block out of the offsets of chunks, as some versions do.
-
-    Asked of the library itself, with a file in memory, because version numbers do not tell it.
-    """
+    """Whether this library leaves the user block out of the offsets of chunks, as some versions do."""
     with h5py.File("drystone-probe", "w", driver="core", backing_store=False, userblock_size=512) as probe:
         mark = np.arange(1, 17, dtype="<u8") * np.uint64(0x0102_0304_0506_0708)
         dataset = probe.create_dataset("x", data=mark, chunks=(16,))
@@ -98,6 +107,52 @@ def base_relative() -> bool:
         image = probe.id.get_file_image()
     # the image starts at the superblock in some versions and at the user block in others
     return bool(found[0] == image.find(mark.tobytes()) - image.find(SIGNATURE))
+
+
+@cache
+def axis_order_lost() -> bool:
+    """Whether this library tells of the chunks of an extensible array as if its first axis were the one that grows."""
+    with h5py.File("drystone-probe", "w", driver="core", backing_store=False, libver="v110") as probe:
+        marks = np.arange(1, 5, dtype="<u8").reshape(2, 2) * np.uint64(0x0102_0304_0506_0708)
+        dataset = probe.create_dataset("x", data=marks, chunks=(1, 1), maxshape=(2, None))
+        probe.flush()
+        found: dict[tuple[int, ...], int] = {}
+        dataset.id.chunk_iter(lambda info: found.__setitem__(info[0], info[2]))
+        image = probe.id.get_file_image()
+    first, right = (image.find(marks[0, i].tobytes()) for i in (0, 1))
+    return bool(found.get((0, 1), -1) - found[0, 0] != right - first)
+
+
+def in_axis_order(columns: ChunkColumns, chunk_shape: tuple[int, ...], limits: tuple[int, ...], growing: int) -> ChunkColumns:
+    """The chunks of an extensible array under their true coordinates, where :func:`axis_order_lost`.
+
+    The library counts through the array with the last axis fastest and ``growing`` endless; in truth that axis is slowest.
+
+    Parameters
+    ----------
+    columns
+        As the library tells them.
+    limits
+        Largest size of each axis; of ``growing`` it does not count.
+
+    Examples
+    --------
+    >>> start = np.array([[0, 0], [0, 4], [0, 8]])
+    >>> none = np.zeros(3, np.int64)
+    >>> in_axis_order(ChunkColumns(start, none, none, none), (3, 4), (6, -1), 1).start.tolist()
+    [[0, 0], [3, 0], [0, 4]]
+    """
+    rank = len(chunk_shape)
+    most = [-(-n // c) for n, c in zip(limits, chunk_shape, strict=True)]
+    scaled = columns.start // np.array(chunk_shape, np.int64)
+    number = np.zeros(len(scaled), np.int64)
+    for axis in range(growing, rank):
+        number = number * (most[axis] if axis > growing else 1) + scaled[:, axis]
+    true = np.zeros_like(scaled)
+    for axis in (a for a in reversed(range(rank)) if a != growing):
+        number, true[:, axis] = np.divmod(number, most[axis])
+    true[:, growing] = number
+    return replace(columns, start=true * np.array(chunk_shape, np.int64))
 
 
 def tree_columns(file: OpenFile, root: int, rank: int, limit: int) -> ChunkColumns | None:

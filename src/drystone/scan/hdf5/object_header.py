@@ -32,6 +32,7 @@ LAYOUT = 0x08
 ATTRIBUTE = 0x0C
 ATTRIBUTE_INFO = 0x15
 COMPACT, _CHUNKED = 0, 2
+_EXTENSIBLE = 4
 _CONTINUATION = 0x10
 _MAX_MESSAGES = 1 << 17
 _MAX_BLOCK = 16 << 20
@@ -139,11 +140,14 @@ class Layout:
         Address of the version 1 B-tree from byte 0 of the file; None where the index is another or has no chunk.
     unfiltered_edges
         True where chunks that reach over the edge are stored without the filters.
+    extensible
+        True where the index is an extensible array, which datasets with one axis that grows have.
     """
 
     version: int
     tree: int | None
     unfiltered_edges: bool
+    extensible: bool = False
 
 
 def read_layout(file: OpenFile, header: int, rank: int) -> Layout | None:
@@ -160,8 +164,10 @@ def read_layout(file: OpenFile, header: int, rank: int) -> Layout | None:
         address = int.from_bytes(body[at : at + size], "little")
         undefined = address == (1 << 8 * size) - 1
         return Layout(version, None if undefined else address + file.superblock.base, False)
-    if version in (4, 5) and body[1] == _CHUNKED:
-        return Layout(version, None, bool(body[2] & 1))
+    if version in (4, 5) and body[1] == _CHUNKED and len(body) > 4:
+        # version, class, flags, rank + 1, bytes an edge, edges, kind of index
+        at = 5 + body[3] * body[4]
+        return Layout(version, None, bool(body[2] & 1), at < len(body) and body[at] == _EXTENSIBLE)
     return None
 
 

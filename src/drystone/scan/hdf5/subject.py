@@ -13,12 +13,19 @@ from drystone.errors import ScanError
 from drystone.model.attributes import Attributes
 from drystone.model.chunk_rows import Refusal
 from drystone.protocols import ScanOptions, Source
-from drystone.scan.hdf5.chunk_index import ChunkColumns, base_relative, library_columns, tree_columns
+from drystone.scan.hdf5.chunk_index import (
+    ChunkColumns,
+    axis_order_lost,
+    base_relative,
+    in_axis_order,
+    library_columns,
+    tree_columns,
+)
 from drystone.scan.hdf5.describe import Description
 from drystone.scan.hdf5.dimensions import Axes
 from drystone.scan.hdf5.dtypes import UnsupportedType
 from drystone.scan.hdf5.heap import GlobalHeap
-from drystone.scan.hdf5.object_header import read_layout
+from drystone.scan.hdf5.object_header import Layout, read_layout
 from drystone.scan.hdf5.opening import OpenFile
 
 __all__ = ["Budget", "Subject", "stored_columns", "stored_offset"]
@@ -132,6 +139,27 @@ def stored_offset(subject: Subject, nbytes: int) -> int | None:
     return int(offset)
 
 
+def _growing(d: Description) -> int:
+    """The one unlimited axis; 0 where it is the first, or where there is none or more than one."""
+    axes = [i for i, unlimited in enumerate(d.extent.unlimited) if unlimited]
+    return axes[0] if len(axes) == 1 else 0
+
+
+def _reordered(subject: Subject, columns: ChunkColumns, layout: Layout | None, growing: int) -> ChunkColumns:
+    if layout is None:
+        raise UnsupportedType(
+            "chunk-index",
+            f"its header is in an unexpected form, and without it nothing tells whether the HDF5 library's chunk coordinates "
+            f"are true (it grows along axis {growing} alone)",
+        )
+    if not layout.extensible:
+        return columns
+    chunk_shape = subject.description.chunk_shape
+    assert chunk_shape is not None
+    limits = subject.dsid.get_space().get_simple_extent_dims(True)
+    return in_axis_order(columns, chunk_shape, tuple(int(n) for n in limits), growing)
+
+
 def stored_columns(subject: Subject, limit: int) -> ChunkColumns:
     """The chunk index of a dataset, by the fastest way that this one allows.
 
@@ -146,7 +174,8 @@ def stored_columns(subject: Subject, limit: int) -> ChunkColumns:
     shape, rank = d.extent.shape, len(chunk_shape)
     n_chunks = math.prod(-(-n // c) for n, c in zip(shape, chunk_shape, strict=True))
     partial = d.n_filters > 0 and any(n % c for n, c in zip(shape, chunk_shape, strict=True))
-    layout = read_layout(file, subject.header, rank) if n_chunks >= _TREE_FROM or partial else None
+    growing = _growing(d)
+    layout = read_layout(file, subject.header, rank) if n_chunks >= _TREE_FROM or partial or growing else None
     columns = None
     if layout is not None and layout.tree is not None and n_chunks >= _TREE_FROM:
         columns = tree_columns(file, layout.tree, rank, limit)
@@ -154,6 +183,8 @@ def stored_columns(subject: Subject, limit: int) -> ChunkColumns:
         columns = library_columns(subject.dsid, rank, limit)
         if file.superblock.base and base_relative():
             columns = replace(columns, offset=columns.offset + file.superblock.base)
+        if growing and axis_order_lost():
+            columns = _reordered(subject, columns, layout, growing)
     if layout is not None and layout.unfiltered_edges:
         over = (columns.start + np.array(chunk_shape, np.int64) > np.array(shape, np.int64)).any(axis=1)
         everything = (1 << d.n_filters) - 1

@@ -1,0 +1,171 @@
+"""Odd HDF5 and netCDF-4 inputs through every way out: exact values, or a refusal that names granule, variable and reason.
+
+Each test writes its inputs, reads them with h5py, and compares bit for bit with ``drystone.open`` and with a Zarr store, an
+Icechunk repository and kerchunk Parquet, each opened by a reader that is not ours.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import fsspec
+import h5py
+import icechunk
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+from numpy.lib import recfunctions
+
+import drystone
+from drystone.errors import LeftOut
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated"),
+    pytest.mark.filterwarnings("ignore::UserWarning:zarr"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+
+CONFIG = """\
+version: 1
+name: odd
+storage:
+  raw: {{url: "file:./raw"}}
+  out: {{url: "file:./out"}}
+archive:
+  granules: "raw:*.{suffix}"
+outputs:
+  - store: zarr
+    at: "out:s.zarr"
+  - virtual: icechunk
+    at: "out:i.icechunk"
+  - virtual: kerchunk-parquet
+    at: "out:k.parq"
+execution: {{cluster: inline}}
+verify: {{values: full}}
+{more}
+"""
+FORMS = ("zarr", "icechunk", "kerchunk-parquet")
+
+
+def native(values: object) -> np.ndarray:
+    """Packed, native byte order; text as str objects."""
+    array = np.asarray(values)
+    if array.dtype.kind in "OT":
+        texts = [v.decode() if isinstance(v, bytes) else str(v) for v in array.reshape(-1).tolist()]
+        out = np.empty(len(texts), object)
+        out[:] = texts
+        return out.reshape(array.shape)
+    if array.dtype.names:
+        array = recfunctions.repack_fields(array, recurse=True)
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+
+
+def same(got: object, want: object) -> bool:
+    a, b = native(got), native(want)
+    if a.shape != b.shape:
+        return False
+    if b.dtype.kind == "O":
+        return a.tolist() == b.tolist()
+    return a.dtype == b.dtype and a.tobytes() == b.tobytes()
+
+
+def truth(path: Path, *left: str) -> dict[str, np.ndarray]:
+    """Every dataset of a file as h5py gives it, by path, but for those named."""
+    out: dict[str, np.ndarray] = {}
+
+    def take(name: str, found: object) -> None:
+        if isinstance(found, h5py.Dataset) and f"/{name}" not in left:
+            out[f"/{name}"] = native(np.array(found[()], object) if found.dtype.kind == "O" else found[()])
+
+    with h5py.File(path) as f:
+        f.visititems(take)
+    return out
+
+
+def opened(form: str, folder: Path) -> zarr.Group:
+    if form == "zarr":
+        return zarr.open_group(folder / "out/s.zarr", mode="r")
+    if form == "icechunk":
+        repo = icechunk.Repository.open(
+            icechunk.local_filesystem_storage(str(folder / "out/i.icechunk")),
+            authorize_virtual_chunk_access={f"file://{folder}/raw/": icechunk.credentials.LocalFileSystemAccess},
+        )
+        return zarr.open_group(repo.readonly_session("main").store, mode="r")
+    fs = fsspec.filesystem("reference", fo=str(folder / "out/k.parq"), remote_protocol="file", lazy=True, asynchronous=True)
+    return zarr.open_group(zarr.storage.FsspecStore(fs, read_only=True, path=""), mode="r", zarr_format=2)
+
+
+def variable(ds: xr.Dataset | xr.DataTree, path: str) -> xr.DataArray:
+    group, _, name = path.rpartition("/")
+    return ds[name] if isinstance(ds, xr.Dataset) else ds[group or "/"].to_dataset(inherit=False)[name]
+
+
+def check(
+    folder: Path,
+    want: Mapping[str, np.ndarray],
+    *,
+    refused: Iterable[str] = (),
+    refused_by: Mapping[str, Iterable[str]] | None = None,
+    more: str = "",
+    suffix: str = "h5",
+) -> None:
+    """Every array exact in every form, but those ``refused`` by the scan, or ``refused_by`` a form; each of these is named."""
+    out_of = {form: set(names) for form, names in (refused_by or {}).items()}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ds = drystone.open(sorted((folder / "raw").glob(f"*.{suffix}")))
+    words = "\n".join(str(w.message) for w in caught if issubclass(w.category, LeftOut))
+    for path in refused:
+        assert f": {path} is left out: " in words, path
+    for path, values in want.items():
+        assert same(variable(ds, path).values, values), ("open", path)
+    (folder / "odd.yaml").write_text(CONFIG.format(more=more, suffix=suffix))
+    report = drystone.run(folder / "odd.yaml")
+    assert {p for p, _, _ in report.scan.refused} == set(refused)
+    for output in report.outputs:
+        gone = out_of.get(output.form, set())
+        assert {p for p, _ in output.refused} == gone, output.form
+        assert all(p in reason for p, reason in output.refused), output.refused
+        group = opened(output.form, folder)
+        for path, values in want.items():
+            if path not in gone:
+                assert same(group[path.lstrip("/")][...], values), (output.form, path)
+    assert [o.form for o in report.outputs] == list(FORMS)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Write one HDF5 file of an archive; returns its path."""
+
+    def make(fill: Callable[[h5py.File], None], name: str = "a.h5", **options: object) -> Path:
+        (tmp_path / "raw").mkdir(exist_ok=True)
+        with h5py.File(tmp_path / "raw" / name, "w", **options) as f:
+            fill(f)
+        return tmp_path / "raw" / name
+
+    return make
+
+
+def test_chunk_index_of_an_array_that_grows_along_an_inner_axis(tmp_path: Path, write: Callable[..., Path]) -> None:
+    """Some HDF5 libraries tell of these chunks under wrong coordinates."""
+    rng = np.random.default_rng(1)
+    values = rng.integers(0, 99, (5, 7, 6)).astype("<i4")
+
+    def fill(f: h5py.File) -> None:
+        for axis in range(3):
+            limits = [9, 11, 10]
+            limits[axis] = None  # type: ignore[call-overload]
+            for name, filters in (("plain", {}), ("gzip", {"compression": "gzip", "shuffle": True})):
+                options = {"chunks": (2, 3, 4), "maxshape": tuple(limits), **filters}
+                f.create_dataset(f"{name}{axis}", data=values, **options)
+                sparse = f.create_dataset(f"{name}{axis}_sparse", values.shape, "<i4", fillvalue=5, **options)
+                sparse[4, 6, 5], sparse[0, 3, 2] = 1, 2
+                shrunk = f.create_dataset(f"{name}{axis}_shrunk", data=values, **options)
+                shrunk.resize((3, 5, 4))
+                shrunk.resize((4, 6, 5))
+
+    path = write(fill, libver="latest")
+    check(tmp_path, truth(path))
