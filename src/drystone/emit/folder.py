@@ -66,6 +66,11 @@ class Folder:
             self._sweep()
             self._writing = f"{self._key}.{uuid.uuid4().hex}{TEMPORARY_SUFFIX}"
 
+    @property
+    def staged(self) -> str | None:
+        """Path of the folder that is being written apart; None where files go straight to the target."""
+        return None if self._root is None else self._path(self._writing)
+
     def _path(self, key: str) -> str:
         assert self._root is not None
         return os.path.join(self._root, key)

@@ -1,6 +1,7 @@
 """Icechunk: virtual references with history.
 
-One commit holds everything: metadata, natively written values, references with checksums, and the ledger. References
+One commit holds everything: metadata, natively written values, references with checksums, and the ledger. It is made on a
+branch of its own, proved there, and ``main`` moves to it in one step. References
 name their granules as ``vcc://<place>/<key>``, so that an archive moves by editing the container, which a rerun does.
 Readers of a repository see the old state or the new one; a run that fails leaves unreferenced objects at most.
 """
@@ -22,6 +23,7 @@ from drystone.emit.icechunk_count import count_chunks, run_in_zarr
 from drystone.emit.icechunk_repo import containers_differ, open_or_create, repository_config, storage
 from drystone.emit.ledger import LEDGER_GROUP, Ledger
 from drystone.emit.native import native_chunks
+from drystone.emit.proof import proof
 from drystone.errors import ConfigError, StorageError
 from drystone.model.chunk_rows import State
 from drystone.model.placement import Combined
@@ -39,6 +41,7 @@ __all__ = ["IcechunkEmitter"]
 _FORM = "icechunk"
 _ZSTD = Codec.of("zstd", level=3)
 _BRANCH = "main"
+_STAGING = "drystone-staging"  # holds a commit until it is proved; readers of main never see it before
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,8 @@ class IcechunkEmitter:
     """Writes references into an Icechunk repository (see the module).
 
     Options: ``skip`` (paths that may be left out), ``checksums`` (``auto``: for addresses that no remap rule changed;
-    ``always``; ``never``), ``fence`` (called just before the commit; raises if it must not happen: on folders Icechunk
+    ``always``; ``never``), ``proof`` (called with address and snapshot before ``main`` moves to it; raises if values are
+    wrong), ``fence`` (called just before the commit; raises if it must not happen: on folders Icechunk
     loses commits of concurrent writers without a word, so the caller holds a lease and gives its ``check``), ``message``.
     """
 
@@ -93,7 +97,8 @@ class IcechunkEmitter:
                     _reconfigured(place, repo, roots, good)
                 return OutputIdentity(_FORM, address, repo.lookup_branch(_BRANCH))
             repo = _reconfigured(place, repo, roots, good)
-            session = repo.writable_session(_BRANCH)
+            tip = _staged_anew(repo)
+            session = repo.writable_session(_STAGING)
             sent = _write(session, view, good, ledger, checksums)
             view.recheck()
             check()
@@ -102,7 +107,20 @@ class IcechunkEmitter:
                 {"drystone": {"fingerprint": ledger.fingerprint, "granules": len(ledger.granule_id)}},
             )
             _prove(place, snapshot, sent)
+            proof(options, address, snapshot)
+            check()
+            repo.reset_branch(_BRANCH, snapshot, from_snapshot_id=tip)
+            repo.delete_branch(_STAGING)
         return OutputIdentity(_FORM, address, snapshot)
+
+
+def _staged_anew(repo: icechunk.Repository) -> str:
+    """A staging branch at the tip of main, in place of one that a killed run left; returns the tip."""
+    tip = repo.lookup_branch(_BRANCH)
+    if _STAGING in repo.list_branches():
+        repo.delete_branch(_STAGING)
+    repo.create_branch(_STAGING, tip)
+    return tip
 
 
 def _no_fence() -> None:
@@ -259,7 +277,7 @@ def _prove(place: icechunk.Storage, snapshot: str, sent: Mapping[str, _Sent]) ->
     import icechunk
 
     repo = icechunk.Repository.open(place)
-    if repo.lookup_branch(_BRANCH) != snapshot:
+    if repo.lookup_branch(_STAGING) != snapshot:
         raise StorageError(
             f"the commit {snapshot} is not in the repository's history: another process committed to it at the same time; run "
             "again with one writer only",

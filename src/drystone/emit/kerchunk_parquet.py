@@ -22,6 +22,7 @@ from drystone.emit.columns import MISSING, Positional, Slice
 from drystone.emit.documents import Layout, array_v2, explicit_fill, layouts, skipped, strict_json
 from drystone.emit.folder import Folder, fingerprint
 from drystone.emit.native import native_chunks
+from drystone.emit.proof import proof
 from drystone.errors import ConfigError
 from drystone.model.placement import Combined
 from drystone.model.release import OutputIdentity
@@ -42,7 +43,9 @@ class KerchunkParquetEmitter:
     """Writes references as kerchunk Parquet (see the module).
 
     Options: ``skip`` (paths that may be left out), ``record_size`` (rows a file; by default 100,000, or the largest
-    array's chunks where that is less), ``fence`` (called just before the form becomes visible; raises if it must not).
+    array's chunks where that is less), ``proof`` (called with the folder before it becomes
+    visible; on object stores, which cannot rename, just after), ``fence`` (called just before the form becomes visible;
+    raises if it must not).
     """
 
     def problems(self, combined: Combined) -> dict[str, str]:
@@ -78,10 +81,14 @@ class KerchunkParquetEmitter:
             metadata = _metadata(view.combined, good)
             folder.put(".zmetadata", strict_json({"metadata": metadata, "record_size": record_size}))
             view.recheck()
+            if folder.staged is not None:
+                proof(options, folder.staged)
             fence = options.get("fence")
             if callable(fence):
                 fence()
             folder.publish()
+            if folder.staged is None:
+                proof(options, f"{target.url}/{key}")
         finally:
             folder.discard()
         return OutputIdentity(_FORM, f"{target.url}/{key}", fingerprint(folder.digests))

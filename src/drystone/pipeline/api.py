@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from drystone.config.apart import refuse_overlaps
 from drystone.model.options import ArchiveConfig, AxisOptions
 from drystone.model.progress import Progress
 from drystone.pipeline.archive import Archive
@@ -30,6 +31,7 @@ type Config = ArchiveConfig | str | os.PathLike[str]
 
 def _archive(config: Config) -> Archive:
     if isinstance(config, ArchiveConfig):
+        refuse_overlaps(config)
         return Archive.of(config)
     from drystone.config.load import load_config
 
@@ -113,10 +115,12 @@ def scan(config: Config, *, progress: Progress | None = None, dry_run: bool = Fa
     ------
     ScanError
         More granules failed than the config allows; each is named, the others are in the table.
+    LeaseError
+        A run or another scan of this archive is at work.
     """
-    from drystone.pipeline.scan import scan_archive
+    from drystone.pipeline.scan import scan_alone
 
-    return scan_archive(_archive(config), progress=progress, dry_run=dry_run)
+    return scan_alone(_archive(config), progress=progress, dry_run=dry_run)
 
 
 def plan(config: Config, *, progress: Progress | None = None) -> RunPlan:

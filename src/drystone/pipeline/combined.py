@@ -66,7 +66,7 @@ def whole_of(archive: Archive, listed: Sequence[Listed] | None, *, remember: boo
         )
     table = archive.table()
     rows = granule_rows(table)
-    addresses = list(rows) if listed is None else [g.address for g in listed]
+    addresses = [a for a, r in rows.items() if r.status != "withdrawn"] if listed is None else [g.address for g in listed]
     unscanned = [a for a in addresses if a not in rows]
     if unscanned:
         raise CombineError(

@@ -141,7 +141,8 @@ def plan_output(archive: Archive, whole: Whole, index: int, output: OutputOption
     else:
         nbytes = sum(_nbytes(combined.array(p)) for p in wanted)
         remote = archive.places.resolve(output.at)[0].root is None
-        plans = [_stored(archive.config, whole, combined.array(p), output, nbytes, remote) for p in wanted]
+        fields = sum(not _by_driver(combined.array(p), combined) for p in wanted)
+        plans = [_stored(archive.config, whole, combined.array(p), output, nbytes, fields, remote) for p in wanted]
     plan = OutputPlan(index, output, tuple(plans))
     _enforce(plan, combined)
     return plan
@@ -174,7 +175,7 @@ def _encoded_bytes(table: ReferenceTable, array: CombinedArray) -> int:
 
 
 def _stored(
-    config: ArchiveConfig, whole: Whole, array: CombinedArray, output: OutputOptions, nbytes: int, remote: bool
+    config: ArchiveConfig, whole: Whole, array: CombinedArray, output: OutputOptions, nbytes: int, fields: int, remote: bool
 ) -> ArrayPlan:
     base = _array_plan(whole.table, array, "driver", "")
     if _by_driver(array, whole.combined):
@@ -185,7 +186,8 @@ def _stored(
     host = resolve(config.execution, nbytes)
     limit = task_memory(host.memory)
     layout = target_layout(array, output, limit)
-    tasks = plan_tasks(array, layout, limit, threads=host.threads, slots=host.workers, joined=remote)
+    slots = max(1, host.workers // max(fields, 1))  # the other arrays' tasks run beside this one's
+    tasks = plan_tasks(array, layout, limit, threads=host.threads, slots=slots, joined=remote)
     ratio = raw / base.encoded_bytes if base.encoded_bytes else 1.0
     reads = read_costs(array, layout, config.reads, source_ratio=ratio)
     return ArrayPlan(

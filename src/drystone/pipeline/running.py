@@ -24,7 +24,7 @@ from drystone.pipeline.planning import OutputPlan, RunPlan, plan_archive, plan_o
 from drystone.pipeline.published import PublishedRecord, read_published, write_published
 from drystone.pipeline.scan import ScanReport, listed_granules, scan_archive
 from drystone.pipeline.storing import run_store
-from drystone.pipeline.verifying import verify_one
+from drystone.pipeline.verifying import local_path, location_of, verified_text, verify_one
 from drystone.protocols import Emitter
 from drystone.publish.lease import Lease
 
@@ -144,24 +144,36 @@ def _run_virtual(
     view = TableView(kept, whole.table, archive.places, fetcher_for(archive, whole.table), public=output.public)
     store, key = archive.places.resolve(output.at)
     before = read_published(archive, plan.index, output)
-    identity = emitter.emit(view, store, key, {"fence": check})
+    proved = _Proof(archive, whole, plan, progress)
+    identity = emitter.emit(view, store, key, {"fence": check, "proof": proved})
     progress.finish(f"emit {output.form}")
     fresh = before is None or before.identity != identity.identity or before.arrays != plan.published
-    verified = before.verified if before is not None else "none"
+    if fresh and not proved.verified:
+        proved(location_of(archive, output.at), None)  # published by a run that was killed before it recorded so
+    verified = proved.verified or (before.verified if before is not None else "none")
     if fresh:
-        verified = _verified(archive, whole, plan, progress)
         write_published(archive, plan.index, output, PublishedRecord(identity.identity, plan.published, verified))
     return OutputReport(
         output.at, output.form, identity.identity, fresh, plan.published, tuple(plan.refused.items()), verified=verified
     )
 
 
-def _verified(archive: Archive, whole: Whole, plan: OutputPlan, progress: Progress) -> str:
-    options = archive.config.verify
-    if options.values == "none":
-        return "none"
-    verify_one(archive, plan.output, whole, plan.published, progress=progress)
-    return options.values if options.values == "full" else f"sample {options.share:.3g}"
+class _Proof:
+    """Verifies a staged form; what it did is in ``verified``."""
+
+    def __init__(self, archive: Archive, whole: Whole, plan: OutputPlan, progress: Progress) -> None:
+        self._archive, self._whole, self._plan, self._progress = archive, whole, plan, progress
+        self.verified = ""
+
+    def __call__(self, location: str, version: str | None) -> None:
+        """Raise ``VerifyError`` where values differ."""
+        options = self._archive.config.verify
+        self.verified = verified_text(options)
+        if options.values != "none":
+            staged = (local_path(location), version)
+            verify_one(
+                self._archive, self._plan.output, self._whole, self._plan.published, progress=self._progress, staged=staged
+            )
 
 
 def _record_release(archive: Archive, whole: Whole, plans: list[OutputPlan], reports: list[OutputReport]) -> int:

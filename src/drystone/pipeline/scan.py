@@ -21,11 +21,12 @@ from drystone.model.progress import Progress, Silent
 from drystone.pipeline.archive import Archive
 from drystone.pipeline.granules import GranuleRow, granule_rows
 from drystone.protocols import Lister, Scanner, ScanOptions, Source
+from drystone.publish.lease import Lease
 from drystone.storage.address import Places
 from drystone.table.table import ReferenceTable
 from drystone.table.write import WrittenBatch, write_batch
 
-__all__ = ["Failure", "ScanReport", "list_granules", "scan_archive", "scan_source"]
+__all__ = ["Failure", "ScanReport", "list_granules", "scan_alone", "scan_archive", "scan_source"]
 
 SNIFF_BYTES = 4096
 BATCH_GRANULES = 256
@@ -45,7 +46,8 @@ class ScanReport:
     """What a scan did.
 
     ``listed`` granules now in the archive, of which ``unchanged`` needed nothing; ``scanned`` were read, ``failed`` could
-    not be. ``refused`` counts arrays that have no exact reference, by reason.
+    not be. ``refused`` counts arrays that have no exact reference, by reason. ``gone`` were scanned before and are not
+    listed any more.
     """
 
     listed: int
@@ -56,6 +58,7 @@ class ScanReport:
     refused: tuple[tuple[str, str, str], ...] = ()
     dry_run: bool = False
     to_scan: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """For ``--json``."""
@@ -66,6 +69,7 @@ class ScanReport:
             "rows": self.rows,
             "dry_run": self.dry_run,
             "to_scan": list(self.to_scan),
+            "gone": list(self.gone),
             "failed": [{"granule": f.address, "kind": f.kind, "reason": f.reason} for f in self.failed],
             "refused": [{"path": p, "kind": k, "reason": r} for p, k, r in self.refused],
         }
@@ -74,11 +78,15 @@ class ScanReport:
         """For people."""
         if self.dry_run:
             out = [f"{self.listed} granules listed, {self.unchanged} unchanged, {len(self.to_scan)} would be scanned"]
-            return out + [f"  {a}" for a in self.to_scan[:20]]
+            return out + [f"  {a}" for a in self.to_scan[:20]] + self._gone_lines()
         out = [f"{self.listed} granules listed, {self.unchanged} unchanged, {self.scanned} scanned ({self.rows:,} chunk rows)"]
         out += [f"  not scanned: {f.address}: {f.reason}" for f in self.failed]
         out += [f"  not referenced: {p}: {r}" for p, _, r in self.refused]
-        return out
+        return out + self._gone_lines()
+
+    def _gone_lines(self) -> list[str]:
+        out = [f"  gone: {a} was scanned before and is not listed any more" for a in self.gone[:20]]
+        return out + ([f"  gone: {len(self.gone) - 20} more"] if len(self.gone) > 20 else [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +188,22 @@ def scan_batch(job: _Job) -> _Outcome:
     return _Outcome(batch, len(scans), sum(s.n_rows for _, _, s in scans), tuple(failed), refused)
 
 
+def scan_alone(archive: Archive, *, progress: Progress | None = None, dry_run: bool = False) -> ScanReport:
+    """:func:`scan_archive` as a verb of its own, under the lease: two committers would number granules alike.
+
+    Raises
+    ------
+    LeaseError
+        A run or another scan is at work.
+    """
+    progress = progress or Silent()
+    if dry_run:
+        return scan_archive(archive, progress=progress, dry_run=True)
+    listed = listed_granules(archive, progress)
+    with Lease(archive.store, archive.key("lease"), purpose="scan"):
+        return scan_archive(archive, progress=progress, listed=listed)
+
+
 def _is_new(known: Mapping[str, GranuleRow], listed: Listed) -> bool:
     row = known.get(listed.address)
     # a granule that was set aside is tried again in each scan that lists it
@@ -223,8 +247,16 @@ def scan_archive(
     progress: Progress | None = None,
     dry_run: bool = False,
     listed: Sequence[Listed] | None = None,
+    withdraw: bool = False,
 ) -> ScanReport:
-    """Bring the table up to date with the archive; ``listed`` spares a second listing.
+    """Bring the table up to date with the archive; the caller holds the lease.
+
+    Parameters
+    ----------
+    listed
+        Spares a second listing.
+    withdraw
+        Granules that are not listed any more leave the table; else they stay in it and are named in the report.
 
     Raises
     ------
@@ -241,11 +273,18 @@ def scan_archive(
     known = granule_rows(table)
     todo = [g for g in listed if _is_new(known, g)]
     unchanged = len(listed) - len(todo)
+    now = {g.address for g in listed}
+    lost = {a: r for a, r in known.items() if a not in now and r.status != "withdrawn"}
+    gone = tuple(sorted(a for a, r in lost.items() if r.status == "scanned"))
     if dry_run:
-        return ScanReport(len(listed), unchanged, 0, 0, dry_run=True, to_scan=tuple(g.address for g in todo))
+        return ScanReport(len(listed), unchanged, 0, 0, dry_run=True, to_scan=tuple(g.address for g in todo), gone=gone)
+    # one that was set aside is in nothing that was published: nobody need be asked
+    leaving = [r.granule.granule_id for r in lost.values() if withdraw or r.status != "scanned"]
+    if leaving:
+        table.withdraw(sorted(leaving), "not listed any more", run_id=uuid.uuid4().hex, sequence=1)
     tally = _scan_all(archive, table, todo, {a: r.granule.granule_id for a, r in known.items()}, progress)
     failures = tuple(f for _, _, f in tally.failed)
-    report = ScanReport(len(listed), unchanged, tally.scanned, tally.rows, failures, tuple(tally.refused))
+    report = ScanReport(len(listed), unchanged, tally.scanned, tally.rows, failures, tuple(tally.refused), gone=gone)
     _enforce(archive, report)
     return report
 

@@ -120,7 +120,7 @@ def status_of(archive: Archive) -> StatusReport:
         return StatusReport(archive.config.name, 0, (), (), holder, outputs, 0)
     table = archive.table()
     rows = granule_rows(table)
-    aside = tuple((a, r.reason or "") for a, r in sorted(rows.items()) if r.status != "scanned")
+    aside = tuple((a, r.reason or "") for a, r in sorted(rows.items()) if r.status not in ("scanned", "withdrawn"))
     scanned = sum(r.status == "scanned" for r in rows.values())
     refused: dict[tuple[str, str], str] = {}
     for address, row in sorted(rows.items()):

@@ -23,10 +23,11 @@ from drystone.pipeline.archive import Archive
 from drystone.pipeline.combined import Whole, fetcher_for
 from drystone.pipeline.planning import OutputPlan
 from drystone.pipeline.published import PublishedRecord, read_published, write_published
-from drystone.pipeline.verifying import verify_one
+from drystone.pipeline.verifying import verified_text, verify_one
 from drystone.plan.layout import TargetLayout
+from drystone.plan.memory import task_memory
 from drystone.rechunk.kernel import TaskJob, run_task
-from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, content_digests, load_plan, write_plan
+from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, content_digests, load_plan, resumed_plan, write_plan
 from drystone.rechunk.receipts import RunState, load_receipts, run_state, sweep_temporary, target_sizes
 from drystone.rechunk.target import is_published, prepare, publish, stray_objects, withdraw
 
@@ -80,7 +81,9 @@ def run_store(
     """
     run = archive.run_key(plan.index, plan.output)
     store, key = archive.places.resolve(plan.output.at)
-    rechunk = rechunk_plan(whole, plan)
+    saved, readable = _saved_plan(archive, run)
+    host = resolve(archive.config.execution, None)
+    rechunk = resumed_plan(rechunk_plan(whole, plan), saved, task_memory(host.memory))
     layouts = [a.layout for a in plan.arrays if a.layout is not None]
     values = _driver_values(archive, whole, plan)
     identity = _identity(rechunk, layouts, values)
@@ -88,7 +91,9 @@ def run_store(
     before = read_published(archive, plan.index, plan.output)
     if before is not None and before.identity == identity and state.n_done == rechunk.n_tasks and is_published(store, key):
         return StoreOutcome(identity, False, rechunk.n_tasks, 0, 0, before.verified)
-    _consent(archive, run, plan, rechunk, state, before, accept_changes)
+    changed = not readable or (saved is not None and saved.fingerprint != rechunk.fingerprint)
+    if changed and not accept_changes:
+        _ask(archive, run, plan, rechunk, state, before)
     check()
     if is_published(store, key) and (before is None or before.identity != identity):
         withdraw(store, key)
@@ -140,27 +145,22 @@ def _identity(rechunk: RechunkPlan, layouts: list[TargetLayout], values: dict[st
     return h.hexdigest()
 
 
-def _consent(
-    archive: Archive,
-    run: str,
-    plan: OutputPlan,
-    rechunk: RechunkPlan,
-    state: RunState,
-    before: PublishedRecord | None,
-    accept_changes: bool,
+def _saved_plan(archive: Archive, run: str) -> tuple[RechunkPlan | None, bool]:
+    """The plan that an earlier run wrote; False where there is one that this version cannot go on with."""
+    try:
+        return load_plan(archive.store, run), True
+    except TableError:
+        return None, False
+
+
+def _ask(
+    archive: Archive, run: str, plan: OutputPlan, rechunk: RechunkPlan, state: RunState, before: PublishedRecord | None
 ) -> None:
     """Ask before work that is done is done again."""
-    try:
-        known = load_plan(archive.store, run)
-        same = known is None or known.fingerprint == rechunk.fingerprint
-    except TableError:
-        same = False
-    begun = before is not None or any(True for _ in load_receipts(archive.store, run))
-    if same or accept_changes or not begun:
+    if before is None and not any(True for _ in load_receipts(archive.store, run)):
         return
     raise ConsentNeeded(
-        f"{plan.output.at}: config, sources or codecs changed since this store was begun, so "
-        f"{rechunk.n_tasks - state.n_done} of "
+        f"{plan.output.at}: config, sources or codecs changed since this store was begun, so {rechunk.n_tasks - state.n_done} of "
         f"its {rechunk.n_tasks} tasks would be done again"
         + (" and the store would be invisible meanwhile" if before is not None else "")
         + "; say yes with --accept-changes, or give the output another `at:`",
@@ -220,7 +220,6 @@ def _run_tasks(
 
 def _verify(archive: Archive, whole: Whole, plan: OutputPlan, progress: Progress) -> str:
     options = archive.config.verify
-    if options.values == "none":
-        return "none"
-    verify_one(archive, plan.output, whole, plan.published, progress=progress)
-    return options.values if options.values == "full" else f"sample {options.share:.3g}"
+    if options.values != "none":
+        verify_one(archive, plan.output, whole, plan.published, progress=progress)
+    return verified_text(options)

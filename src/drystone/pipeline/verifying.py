@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from drystone.errors import StorageError, VerifyError
-from drystone.model.options import OutputOptions
+from drystone.model.options import OutputOptions, VerifyOptions
 from drystone.model.placement import Combined
 from drystone.model.progress import Progress, Silent
 from drystone.pipeline.archive import Archive
@@ -15,7 +16,7 @@ from drystone.pipeline.published import read_published
 from drystone.verify.report import VerifyReport
 from drystone.verify.run import verify_output
 
-__all__ = ["VerifySummary", "arrays_of", "verify_archive", "verify_one"]
+__all__ = ["VerifySummary", "arrays_of", "local_path", "location_of", "verified_text", "verify_archive", "verify_one"]
 
 _SEED = 20260901
 
@@ -59,8 +60,9 @@ def verify_one(
     *,
     mode: str | None = None,
     progress: Progress | None = None,
+    staged: tuple[str, str | None] | None = None,
 ) -> VerifyReport:
-    """Compare one output with its granules.
+    """Compare one output with its granules; ``staged`` names where it lies before it is visible, and its version.
 
     Raises
     ------
@@ -69,9 +71,8 @@ def verify_one(
     """
     options = archive.config.verify
     values = mode or options.values
-    locations = {g: _location(archive, granule.address) for g, granule in whole.granules.items()}
-    store, key = archive.places.resolve(output.at)
-    location = f"{store.root.rstrip('/')}/{key}" if store.root is not None else f"{store.url}/{key}"
+    locations = {g: location_of(archive, granule.address) for g, granule in whole.granules.items()}
+    location, version = staged or (location_of(archive, output.at), None)
     report = verify_output(
         output.form,
         location,
@@ -82,18 +83,20 @@ def verify_one(
         seed=_SEED,
         arrays=tuple(arrays),
         progress=progress or Silent(),
+        version=version,
         options={archive.places.store(name).url: place.options for name, place in archive.places.by_name.items()},
     )
     if not report.ok:
         raise VerifyError(
-            f"{output.at}: published values are not the granules' values: {report.first_problem()}; nothing more was published",
+            f"{output.at}: published values are not the granules' values: {report.first_problem()}; it was not published",
             kind="values-differ",
             output=output.at,
         )
     return report
 
 
-def _location(archive: Archive, address: str) -> str:
+def location_of(archive: Archive, address: str) -> str:
+    """Path of an address on a local disk, else its URL."""
     store, key = archive.places.resolve(address)
     return f"{store.root.rstrip('/')}/{key}" if store.root is not None else f"{store.url}/{key}"
 
@@ -115,3 +118,13 @@ def verify_archive(archive: Archive, *, progress: Progress | None = None, mode: 
         chosen = mode or (archive.config.verify.values if archive.config.verify.values != "none" else "sample")
         reports.append((output.at, verify_one(archive, output, whole, record.arrays, mode=chosen, progress=progress)))
     return VerifySummary(tuple(reports))
+
+
+def local_path(location: str) -> str:
+    """A ``file:`` URL as a path; everything else as it is."""
+    return unquote(location.removeprefix("file://")) if location.startswith("file://") else location
+
+
+def verified_text(options: VerifyOptions) -> str:
+    """How thoroughly a config has outputs verified, for records."""
+    return f"sample {options.share:.3g}" if options.values == "sample" else options.values
