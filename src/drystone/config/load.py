@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from drystone.config.apart import check_apart
 from drystone.config.build import build
 from drystone.config.checks import check, mapping_of
 from drystone.config.keys import ROOT
@@ -54,7 +55,7 @@ def load_config(path: str | os.PathLike[str]) -> ArchiveConfig:
 
 
 def check_config(path: str | os.PathLike[str]) -> list[Problem]:
-    """Every problem of a config, in the order of the file; empty where it is good. Nothing is reached or written."""
+    """Every problem of a config, in the order of the file; empty where it is good. Only links of local folders are read."""
     return read_config(os.fspath(path))[1]
 
 
@@ -69,7 +70,9 @@ def read_config(name: str) -> tuple[ArchiveConfig | None, list[Problem]]:
     check(values, report)
     if report.problems:
         return None, report.sorted()
-    return build(values, str(Path(name).resolve().parent)), []
+    config = build(values, str(Path(name).resolve().parent))
+    check_apart(config, report)
+    return (None, report.sorted()) if report.problems else (config, [])
 
 
 def _bytes(name: str, report: Report) -> bytes | None:

@@ -115,7 +115,13 @@ class Section:
         elif entry.key == "<<":
             report.add(here, f"a key of {self.noun}", "a merge key", "write the keys out, or alias the whole value", at)
         else:
-            report.add(here, f"a key of {self.noun}", entry.key, did_you_mean(entry.key, [k.name for k in self.keys]), at)
+            report.add(
+                here,
+                f"a key of {self.noun}",
+                entry.key or "an empty one",
+                did_you_mean(entry.key, [k.name for k in self.keys]),
+                at,
+            )
 
     def schema(self) -> Schema:
         """An object that takes no other keys."""

@@ -35,7 +35,7 @@ class Attempt[T]:
 def is_final(error: Exception) -> bool:
     """Whether another try would say the same: drystone's own verdicts, except that storage was not reached."""
     if isinstance(error, StorageError):
-        return error.kind in ("no-permission", "outside")
+        return error.kind in ("no-file", "no-permission", "outside")
     return isinstance(error, DrystoneError)
 
 

@@ -12,6 +12,7 @@ import os
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import NoReturn
 
 from drystone.errors import StorageError
@@ -36,6 +37,20 @@ _KINDS = {
 def _raise(error: OSError, action: str, path: str) -> NoReturn:
     kind, text = _KINDS.get(error.errno or 0, ("io", error.strerror or str(error)))
     raise StorageError(f"cannot {action} {path}: {text}", kind=kind, path=path) from error
+
+
+def _opened(path: str) -> tuple[int, int]:
+    """Descriptor and size of a file; what is no file, such as a pipe that nobody writes to, must not hold us up."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        _raise(error, "read", path)
+    found = os.fstat(fd)
+    if S_ISREG(found.st_mode):
+        return fd, found.st_size
+    os.close(fd)
+    what = "a folder" if S_ISDIR(found.st_mode) else "a pipe or a device"
+    raise StorageError(f"cannot read {path}: it is {what} and no file", kind="no-file", path=path)
 
 
 class LocalStore:
@@ -79,8 +94,9 @@ class LocalStore:
     def get(self, key: str) -> bytes:
         """A whole object."""
         path = self.path(key)
+        fd, _ = _opened(path)
         try:
-            with open(path, "rb") as f:
+            with open(fd, "rb") as f:
                 return f.read()
         except OSError as error:
             _raise(error, "read", path)
@@ -92,12 +108,8 @@ class LocalStore:
     def get_ranges(self, key: str, starts: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
         """Several ranges of one object, exact."""
         path = self.path(key)
+        fd, size = _opened(path)
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            _raise(error, "read", path)
-        try:
-            size = os.fstat(fd).st_size
             out = []
             for start, length in zip(starts, lengths, strict=True):
                 # checked before reading: a hostile length must not allocate

@@ -1,8 +1,8 @@
 """The store interface, and the value that names a place.
 
 A key is a ``/``-separated path below the store's root, without a leading slash. Every method raises
-:class:`~drystone.errors.StorageError` (``kind`` ``not-found``, ``no-permission``, ``no-space``, ``short-read`` or
-``io``) with the full address in its message; nothing ever answers a failure with empty bytes.
+:class:`~drystone.errors.StorageError` (``kind`` ``not-found``, ``no-file``, ``no-permission``, ``no-space``,
+``short-read`` or ``io``) with the full address in its message; nothing ever answers a failure with empty bytes.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ GOOD = [
     HEAD + OUTPUT + "version: 1\nstorage: {raw: x, b: {url: 's3://y', anonymous: true}}\n",
     HEAD + STORE % 'chunks: {a: 1, b: all, "*": 1.5 MiB}, shards: none, codecs: zstd',
     HEAD + STORE % 'chunks: 256 kB, shards: {a: 4, "*": none}, codecs: [{blosc: {level: 9}}]',
-    "name: sst\narchive: {granules: [{list: x}, y], format: hdf5}\n" + OUTPUT,
+    "name: sst\narchive: {granules: [{list: granules.txt}, y], format: hdf5}\n" + OUTPUT,
     HEAD + OUTPUT + "combine: {along: time, variables: [a, 500]}\nfailures: {granules: 1%, tries: 1}\nverify: {values: full}\n",
     HEAD + OUTPUT + "execution: {cluster: inline, workers: auto, memory_per_worker: 4 GB}\nreads: {map: {lat: 1, lon: all}}\n",
 ]
