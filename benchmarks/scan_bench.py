@@ -28,6 +28,7 @@ SUBJECTS = {
     "h5py, with attributes": ("scan-h5py-attrs", False, "lower bound: low-level iteration and every attribute"),
 }
 TIMES = {"bran": 6, "oisst": 7}
+ROUNDS = 3  # turn about, the fastest of each counts: other programs use the machine too
 
 
 def scan(folder: Path) -> None:
@@ -91,24 +92,23 @@ def main() -> None:
         files = make(case, folder, count)
         for file in files:
             file.read_bytes()
-        for subject, (task, peer, note) in SUBJECTS.items():
-            got = run([str(HERE / "peers.py"), task, str(folder)], core)
-            units = got["files"] if unit == "files/s" else got["units"]
-            report(case, subject, units / got["seconds"], unit, peer=peer, note=note)
-            references = got["units"]
-        got = run([__file__, "--scan", str(folder)], core)
-        value = (len(files) if unit == "files/s" else references) / got["seconds"]
+        commands = {subject: [str(HERE / "peers.py"), task, str(folder)] for subject, (task, _, _) in SUBJECTS.items()}
+        commands["drystone"] = [__file__, "--scan", str(folder)]
+        best: dict[str, dict[str, float]] = {}
+        for _ in range(1 if asked.quick else ROUNDS):
+            for subject, command in commands.items():
+                got = run(command, core)
+                best[subject] = min(best.get(subject, got), got, key=lambda g: g["seconds"])
+        references = best["h5py, chunks only"]["units"]
+        for subject, (_, peer, note) in SUBJECTS.items():
+            units = len(files) if unit == "files/s" else references
+            report(case, subject, units / best[subject]["seconds"], unit, peer=peer, note=note)
+        ours = best["drystone"]
+        value = (len(files) if unit == "files/s" else references) / ours["seconds"]
         report(case, "drystone", value, unit, target={"times": TIMES[case]}, note="into the committed table")
         if case == "bran":
-            report(
-                case,
-                "drystone",
-                got["table_bytes"] / references,
-                "B/ref at rest",
-                more=False,
-                target={"at_most": 6},
-                note="Parquet",
-            )
+            size = ours["table_bytes"] / references
+            report(case, "drystone", size, "B/ref at rest", more=False, target={"at_most": 6}, note="Parquet")
 
 
 def report(case: str, subject: str, value: float, unit: str, **more: object) -> None:
