@@ -8,10 +8,12 @@ that made the n-th. Threads and child processes are followed; killing a worker l
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import platform
 import signal
 import struct
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -51,7 +53,9 @@ _CALLS: dict[str, tuple[int | None, int | None, int | None, int | None]] = {
     "sendfile": (40, 71, 0, None),
 }
 _X86 = platform.machine() == "x86_64"
-_BY_NUMBER = {(c[0] if _X86 else c[1]): (name, c[2], c[3]) for name, c in _CALLS.items() if (c[0] if _X86 else c[1]) is not None}
+_BY_NUMBER = {
+    (c[0] if _X86 else c[1]): (name, c[2], c[3]) for name, c in _CALLS.items() if (c[0] if _X86 else c[1]) is not None
+}
 
 
 @dataclass
@@ -96,8 +100,20 @@ def _child(argv: Sequence[str], env: dict[str, str], cwd: str, output: int) -> N
     os.execvpe(argv[0], list(argv), env)
 
 
-def run(argv: Sequence[str], folder: str, *, env: dict[str, str], cwd: str, kill_at: int | None = None, log: str = os.devnull) -> Trace:
-    """Run to the end, or kill at the entry of the ``kill_at``-th changing call (counted from 0) below ``folder``."""
+def run(
+    argv: Sequence[str], folder: str, *, env: dict[str, str], cwd: str, kill_at: int | None = None, log: str = os.devnull
+) -> Trace:
+    """Run to the end, or kill at the entry of the ``kill_at``-th changing call (counted from 0) below ``folder``.
+
+    The tracer is a process of its own: it waits for whatever child stops, and may not take other children's ends.
+    """
+    job = json.dumps({"argv": list(argv), "folder": folder, "env": env, "cwd": cwd, "kill_at": kill_at, "log": log})
+    done = subprocess.run([sys.executable, __file__], input=job, capture_output=True, text=True, timeout=600, check=True)
+    found = json.loads(done.stdout)
+    return Trace([(call, path) for call, path in found["calls"]], found["killed"], found["status"])
+
+
+def _trace(argv: Sequence[str], folder: str, env: dict[str, str], cwd: str, kill_at: int | None, log: str) -> Trace:
     folder = os.path.realpath(folder)
     trace = Trace()
     with open(log, "ab") as output:
@@ -175,3 +191,8 @@ def _text(tid: int, address: int) -> str:
             raw += memory.read(min(256, 4096 - address % 4096 or 4096))
             memory.seek(address + len(raw))
     return os.fsdecode(raw.split(b"\0")[0])
+
+
+if __name__ == "__main__":
+    result = _trace(**json.load(sys.stdin))
+    json.dump({"calls": result.calls, "killed": result.killed, "status": result.status}, sys.stdout)
