@@ -13,6 +13,7 @@ from pathlib import Path
 import fsspec
 import h5py
 import icechunk
+import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
@@ -20,7 +21,7 @@ import zarr
 from numpy.lib import recfunctions
 
 import drystone
-from drystone.errors import LeftOut
+from drystone.errors import CombineError, LeftOut
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated"),
@@ -169,3 +170,54 @@ def test_chunk_index_of_an_array_that_grows_along_an_inner_axis(tmp_path: Path, 
 
     path = write(fill, libver="latest")
     check(tmp_path, truth(path))
+
+
+def write_day(path: Path, time: np.ndarray, seed: int = 0, **changes: object) -> np.ndarray:
+    """A granule along time: ``v`` (time, x) in chunks, and what ``changes`` says otherwise; returns the values of ``v``."""
+    time = np.asarray(time)
+    values = np.random.default_rng(seed).integers(0, 99, (len(time), 5)).astype("<i2")
+    with netCDF4.Dataset(path, "w") as nc:
+        nc.createDimension("time", None)
+        nc.createDimension("x", 5)
+        t = nc.createVariable("time", time.dtype, ("time",))
+        t[:] = time
+        t.units = str(changes.get("units", "days since 2000-01-01"))
+        v = nc.createVariable("v", "i2", ("time", "x"), zlib=True, chunksizes=(int(changes.get("chunk", 2)), 5))  # type: ignore[call-overload]
+        v.set_auto_maskandscale(False)
+        v[:] = values
+    return values
+
+
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        ([[0.0, 1.0], [3.0, 2.0]], r"rises in files:g0\.nc and falls in files:g1\.nc"),
+        ([[0.0, 5.0], [2.0]], r"g0\.nc and files:g1\.nc overlap along time: 0 to 5 and 2 to 2"),
+        ([[0.0, 1.0], [1.0, 2.0]], r"g0\.nc and files:g1\.nc overlap"),
+        ([[0.0, 1.0], [np.nan]], r"g1\.nc: time holds NaN"),
+        ([[0.0, 0.0, 1.0], [5.0]], r"g0\.nc: time neither rises nor falls throughout \(values 0 then 0 at 0\)"),
+        ([[2**53 + 1], [2**53 + 1]], r"both hold time = 9007199254740993"),
+    ],
+)
+def test_granules_that_have_no_order_are_named(tmp_path: Path, times: list[list[float]], words: str) -> None:
+    for i, time in enumerate(times):
+        write_day(tmp_path / f"g{i}.nc", np.array(time))
+    with pytest.raises(CombineError, match=words):
+        drystone.open(sorted(tmp_path.glob("*.nc")))
+
+
+def test_equal_numbers_of_another_epoch_are_no_duplicates(tmp_path: Path) -> None:
+    """The message names the units, not two granules of which one should go."""
+    write_day(tmp_path / "g0.nc", np.arange(2.0))
+    write_day(tmp_path / "g1.nc", np.arange(2.0), units="days since 2001-01-01")
+    with pytest.raises(CombineError, match=r"/time: units differs .*2000.*g0\.nc.*2001.*g1\.nc"):
+        drystone.open(sorted(tmp_path.glob("*.nc")))
+
+
+def test_times_that_a_double_cannot_tell_apart_and_granules_of_no_length(tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    base = 1_700_000_000_000_000_001
+    steps = [[base + 2, base + 3, base + 4], [], [base, base + 1], [base + 5]]
+    parts = [write_day(tmp_path / f"raw/g{i}.nc", np.array(t, "i8"), i, chunk=2 + i) for i, t in enumerate(steps)]
+    want = {"/time": np.arange(base, base + 6), "/v": np.concatenate([parts[i] for i in (2, 0, 3)])}
+    check(tmp_path, want, suffix="nc")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,7 +17,10 @@ from numpy.typing import NDArray
 
 from drystone.errors import CombineError
 from drystone.model.options import AxisOptions
+from drystone.plan.compare import check_variant
 from drystone.plan.members import ArrayMembers
+
+type Number = int | float
 
 __all__ = ["AxisOrder", "coordinate_of", "find_axis", "order_granules"]
 
@@ -206,69 +209,80 @@ def _by_coordinate(
             kind="axis-coordinate-missing",
             granule=names[lacking],
         )
-    first = np.empty(len(granule_ids), np.float64)
-    last = np.empty(len(granule_ids), np.float64)
+    _check_meaning(coordinate, names)
+    ends: list[tuple[Number, Number] | None] = []
     for i in range(len(granule_ids)):
         values = coordinate.values(i)
+        name = names[int(granule_ids[i])]
         if values is None or values.dtype.kind not in "iuf":
             raise CombineError(
-                f"{names[int(granule_ids[i])]}: the values of {coordinate.path} are no small numeric array, so the granule "
-                f"cannot be placed by them; {ways}",
+                f"{name}: the values of {coordinate.path} are no small numeric array, so the granule cannot be placed by them; "
+                f"{ways}",
                 kind="axis-coordinate-missing",
-                granule=names[int(granule_ids[i])],
+                granule=name,
             )
-        if len(values) == 0:
-            first[i] = last[i] = np.inf  # holds nothing: it goes last and takes no place
-            continue
-        _check_inside(values, axis, names[int(granule_ids[i])])
-        first[i], last[i] = float(values[0]), float(values[-1])
-    return _ordered(first, last, axis, granule_ids, names, ways)
+        _check_inside(values, axis, name)
+        # as Python numbers, which compare exactly: times in nanoseconds are more than a double can tell apart
+        ends.append((values[0].item(), values[-1].item()) if len(values) else None)
+    return _ordered(ends, axis, [names[g] for g in granule_ids.tolist()], ways)
+
+
+def _check_meaning(coordinate: ArrayMembers, names: Mapping[int, str]) -> None:
+    """Refuse to order by numbers that mean different things: equal ones would pass for duplicates."""
+    used, where = np.unique(coordinate.variant, return_index=True)
+    base, one = coordinate.spec(0), names[int(coordinate.granule_id[0])]
+    for variant, i in zip(used.tolist(), where.tolist(), strict=True):
+        check_variant(base, coordinate.variants[variant], base.dims[0], one, names[int(coordinate.granule_id[i])])
 
 
 def _check_inside(values: NDArray[np.generic], axis: str, name: str) -> None:
-    numbers = values.astype(np.float64)
-    if np.isnan(numbers).any():
+    if values.dtype.kind == "f" and np.isnan(values.astype(np.float64)).any():
         raise CombineError(f"{name}: {axis} holds NaN, which has no place on an axis", kind="axis-nan", granule=name)
-    steps = np.diff(numbers)
-    if len(steps) and not ((steps > 0).all() or (steps < 0).all()):
-        i = int(np.flatnonzero(np.sign(steps) != np.sign(steps[0]))[0]) if steps[0] else 0
+    numbers: NDArray[np.generic] = values
+    rises, falls = numbers[1:] > numbers[:-1], numbers[1:] < numbers[:-1]  # type: ignore[operator]
+    if not (rises.all() or falls.all()):
+        i = int(np.flatnonzero(~(rises if rises[0] else falls))[0])
         raise CombineError(
-            f"{name}: {axis} neither rises nor falls throughout (values {numbers[i]:g} then {numbers[i + 1]:g} at {i}); say "
+            f"{name}: {axis} neither rises nor falls throughout (values {_say(numbers[i].item())} then "
+            f"{_say(numbers[i + 1].item())} at {i}); say "
             f"combine: {{along: {{{axis}: {{position: order}}}}}} to join granules in listed order as they are",
             kind="axis-unsorted",
             granule=name,
         )
 
 
-def _ordered(
-    first: NDArray[np.float64],
-    last: NDArray[np.float64],
-    axis: str,
-    granule_ids: NDArray[np.int32],
-    names: Mapping[int, str],
-    ways: str,
-) -> NDArray[np.intp]:
-    order = np.argsort(first, kind="stable")
-    held = order[np.isfinite(first[order])]
-    falling = bool(np.any(last[held] < first[held]))
-    if falling:
-        order = np.concatenate([held[::-1], order[len(held) :]])
-        held = held[::-1]
-    a, b = held[:-1], held[1:]
-    bad = np.flatnonzero(last[a] <= first[b]) if falling else np.flatnonzero(last[a] >= first[b])
-    if len(bad):
-        i, j = int(a[bad[0]]), int(b[bad[0]])
-        one, two = names[int(granule_ids[i])], names[int(granule_ids[j])]
-        same = first[i] == first[j] and last[i] == last[j]
-        what = (
-            f"both hold {axis} = {first[i]:g}"
-            if same and first[i] == last[i]
-            else (f"overlap along {axis}: {first[i]:g} to {last[i]:g} and {first[j]:g} to {last[j]:g}")
-        )
+def _say(number: Number) -> str:
+    """A number, short where that says it all."""
+    short = f"{number:g}"
+    return short if float(short) == number else repr(number)
+
+
+def _ordered(ends: Sequence[tuple[Number, Number] | None], axis: str, names: Sequence[str], ways: str) -> NDArray[np.intp]:
+    """Positions in order; granules that hold nothing go last, and take no place."""
+    held = sorted((first, last, i) for i, (first, last) in ((i, e) for i, e in enumerate(ends) if e is not None))
+    rising = next((i for first, last, i in held if first < last), None)
+    falling = next((i for first, last, i in held if first > last), None)
+    if rising is not None and falling is not None:
         raise CombineError(
-            f"{one} and {two} {what}; which one counts is not for a guess: leave one out of the granules, or {ways}",
-            kind="axis-duplicate" if same else "axis-overlap",
-            granule=one,
-            other=two,
+            f"{axis} rises in {names[rising]} and falls in {names[falling]}; leave one out of the granules, or {ways}",
+            kind="axis-unsorted",
+            granule=names[rising],
+            other=names[falling],
         )
-    return order
+    if falling is not None:
+        held.reverse()
+    for (a, b, i), (c, d, j) in pairwise(held):
+        if b > c if falling is not None else b < c:
+            continue
+        same = (a, b) == (c, d)
+        what = f"overlap along {axis}: {_say(a)} to {_say(b)} and {_say(c)} to {_say(d)}"
+        if same and a == b:
+            what = f"both hold {axis} = {_say(a)}"
+        raise CombineError(
+            f"{names[i]} and {names[j]} {what}; which one counts is not for a guess: leave one out of the granules, or {ways}",
+            kind="axis-duplicate" if same else "axis-overlap",
+            granule=names[i],
+            other=names[j],
+        )
+    empty = [i for i, e in enumerate(ends) if e is None]
+    return np.array([*(i for _, _, i in held), *empty], np.intp)

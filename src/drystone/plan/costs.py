@@ -178,7 +178,7 @@ def _granule_grid(array: CombinedArray) -> ChunkGrid:
     for axis, n in enumerate(array.shape):
         if axis == array.placements.axis and len(array.placements) and n:
             # a gap belongs to the granule before it: reading it opens no more files
-            edges = np.append(array.placements.dest, n)
+            edges = np.append(array.placements.dest[array.placements.count > 0], n)
             edges[0] = 0
             sizes = np.diff(edges)
             same = sizes[0] if len(sizes) and (sizes[:-1] == sizes[0]).all() and sizes[-1] <= sizes[0] else None
