@@ -11,6 +11,7 @@ import ctypes
 import errno
 import hashlib
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from drystone.errors import ConfigError, StorageError
 from drystone.storage.local import TEMPORARY_SUFFIX
 from drystone.storage.store import Store
 
-__all__ = ["Folder", "fingerprint"]
+__all__ = ["Folder", "fingerprint", "folder_fingerprint"]
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
@@ -34,6 +35,12 @@ def _digest(data: bytes | memoryview) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
+def folder_fingerprint(store: Store, key: str) -> str:
+    """:func:`fingerprint` of what lies below a key now."""
+    prefix = f"{key.strip('/')}/"
+    return fingerprint({k.removeprefix(prefix): _digest(store.get(k)) for k, _ in store.list(prefix)})
+
+
 class Folder:
     """Files below ``store``/``key``, written apart and shown at once; the caller is the only writer.
 
@@ -41,6 +48,10 @@ class Folder:
     ----------
     marker
         The file that makes the form readable; a folder that has files but not this one is somebody else's.
+    parts
+        Of the names of all its other files: a folder with any other file is somebody else's.
+    owned
+        The caller knows that nobody else wrote there, so that an object store's marker may be lacking: a writer was killed.
 
     Raises
     ------
@@ -48,14 +59,17 @@ class Folder:
         ``target-foreign``: there is something else at the target.
     """
 
-    def __init__(self, store: Store, key: str, marker: str) -> None:
+    def __init__(self, store: Store, key: str, marker: str, parts: re.Pattern[str], *, owned: bool = False) -> None:
         self._store, self._key, self._marker = store, key.strip("/"), marker
         self._root = store.root
         self.digests: dict[str, str] = {}
         self._existing = {k.removeprefix(f"{self._key}/") for k, _ in store.list(f"{self._key}/")}
-        if self._existing and marker not in self._existing:
+        strange = sorted(k for k in self._existing if k != marker and not parts.fullmatch(k.rsplit("/", 1)[-1]))
+        torn = owned and self._root is None
+        if strange or (self._existing and marker not in self._existing and not torn):
+            what = f"files that are no part of one ({', '.join(strange[:3])})" if strange else f"no {marker}"
             raise ConfigError(
-                f"{store.url}/{self._key} holds {len(self._existing)} files but no {marker}, so it is no such form and will "
+                f"{store.url}/{self._key} holds {len(self._existing)} files and {what}, so it is no such form and will "
                 "not be replaced; name another target or remove it",
                 kind="target-foreign",
                 target=f"{store.url}/{self._key}",

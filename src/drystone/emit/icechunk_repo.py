@@ -23,7 +23,16 @@ if TYPE_CHECKING:
         | icechunk.ManifestSplitDimCondition.Any
     )
 
-__all__ = ["container", "containers_differ", "manifest_windows", "open_or_create", "repository_config", "storage", "windows"]
+__all__ = [
+    "container",
+    "containers_differ",
+    "manifest_windows",
+    "open_or_create",
+    "repository_config",
+    "storage",
+    "sweep_unborn",
+    "windows",
+]
 
 WINDOW_REFERENCES = 100_000
 
@@ -165,6 +174,19 @@ def containers_differ(repo: icechunk.Repository, roots: Iterable[PublicRoot]) ->
     """Whether the repository's stored containers lack one of these or have it elsewhere."""
     have = {c.name: c.url_prefix for c in (repo.config.virtual_chunk_containers or {}).values()}
     return any(have.get(r.name) != container_prefix(r) for r in roots)
+
+
+def sweep_unborn(target: Store, key: str) -> None:
+    """Remove what an interrupted creation left where there is no repository yet; the caller knows that it is its own.
+
+    Icechunk creates repositories in empty folders only, so that a full disk at the wrong moment would be the end of it.
+    """
+    import icechunk
+
+    left = [name for name, _ in target.list(f"{key}/")]
+    if left and not icechunk.Repository.exists(storage(target, key)):
+        for name in left:
+            target.delete(name)
 
 
 def open_or_create(place: icechunk.Storage, config: icechunk.RepositoryConfig) -> icechunk.Repository:

@@ -8,6 +8,7 @@ opens each with errors on.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ __all__ = ["KerchunkParquetEmitter"]
 
 _FORM = "kerchunk-parquet"
 _RECORD_SIZE = 100_000
+_PART = re.compile(r"refs\.\d+\.parq")
 _DEFLATE = Codec.of("zlib", level=1)
 
 
@@ -45,7 +47,7 @@ class KerchunkParquetEmitter:
     Options: ``skip`` (paths that may be left out), ``record_size`` (rows a file; by default 100,000, or the largest
     array's chunks where that is less), ``proof`` (called with the folder before it becomes
     visible; on object stores, which cannot rename, just after), ``fence`` (called just before the form becomes visible;
-    raises if it must not).
+    raises if it must not), ``owned`` (what lies at the target is known to be the caller's own).
     """
 
     def problems(self, combined: Combined) -> dict[str, str]:
@@ -72,7 +74,7 @@ class KerchunkParquetEmitter:
         record_size = _record_size(options, good)
         if target.root is None:
             view.recheck()  # an object store has no rename: what stands there is touched only if this can succeed
-        folder = Folder(target, key, marker=".zmetadata")
+        folder = Folder(target, key, ".zmetadata", _PART, owned=bool(options.get("owned")))
         try:
             ids = view.granule_ids()
             for path, layout in good.items():

@@ -16,7 +16,7 @@ class Task:
     Parameters
     ----------
     output
-        Which output of the config, by position.
+        Which output of the config, by position when the run began.
     array
         Path of the target array.
     index
@@ -45,7 +45,7 @@ class Task:
     @property
     def task_id(self) -> str:
         """Sixteen hex digits that say what this task does."""
-        text = json.dumps([self.output, self.array, self.index, self.start, self.stop, self.fingerprint])
+        text = json.dumps([self.array, self.index, self.start, self.stop, self.fingerprint])
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     @property

@@ -9,7 +9,9 @@ Layout below the work address, ``<work>/<name>/``::
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from dataclasses import dataclass
 
 from drystone.model.options import ArchiveConfig, OutputOptions
@@ -61,6 +63,8 @@ class Archive:
         if not self.store.exists(key) or self.store.get(key) != data:
             self.store.put(key, data)
 
-    def run_key(self, index: int, output: OutputOptions) -> str:
-        """The folder of one output's plan, receipts and reports."""
-        return self.key("runs", f"{index}-{output.form}")
+    def run_key(self, output: OutputOptions) -> str:
+        """The folder of one output's plan, receipts and reports: by its address, so that outputs may change places."""
+        address = f"{output.form} {output.at}"
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", output.at.partition(":")[2])[:40]
+        return self.key("runs", f"{name}-{hashlib.blake2b(address.encode(), digest_size=4).hexdigest()}")

@@ -22,6 +22,7 @@ from drystone.plan.layout import TargetLayout, target_layout, whole_layout
 from drystone.plan.memory import task_memory
 from drystone.plan.shards import TaskPlan, plan_tasks
 from drystone.protocols import Emitter
+from drystone.rechunk.target import array_document
 from drystone.table.table import ReferenceTable
 
 __all__ = ["ArrayPlan", "OutputPlan", "RunPlan", "layouts_of", "plan_archive", "plan_output"]
@@ -142,7 +143,7 @@ def plan_output(archive: Archive, whole: Whole, index: int, output: OutputOption
         nbytes = sum(_nbytes(combined.array(p)) for p in wanted)
         remote = archive.places.resolve(output.at)[0].root is None
         fields = sum(not _by_driver(combined.array(p), combined) for p in wanted)
-        plans = [_stored(archive.config, whole, combined.array(p), output, nbytes, fields, remote) for p in wanted]
+        plans = [_stored_or_refused(archive.config, whole, combined.array(p), output, nbytes, fields, remote) for p in wanted]
     plan = OutputPlan(index, output, tuple(plans))
     _enforce(plan, combined)
     return plan
@@ -172,6 +173,17 @@ def _encoded_bytes(table: ReferenceTable, array: CombinedArray) -> int:
         total += int(batch.length.sum())
         rows += len(batch)
     return total if rows >= array.grid.n_chunks or not rows else total * array.grid.n_chunks // rows
+
+
+def _stored_or_refused(
+    config: ArchiveConfig, whole: Whole, array: CombinedArray, output: OutputOptions, nbytes: int, fields: int, remote: bool
+) -> ArrayPlan:
+    """One array of a store; what Zarr cannot say is refused by name, and loses no other array."""
+    try:
+        array_document(whole_layout(array, output))
+    except UnsupportedError as error:
+        return _array_plan(whole.table, array, "refused", error.message.removesuffix("; rechunk this array"))
+    return _stored(config, whole, array, output, nbytes, fields, remote)
 
 
 def _stored(
@@ -205,11 +217,14 @@ def _enforce(plan: OutputPlan, combined: Combined) -> None:
     left = [a for a in plan.published if a.rsplit("/", 1)[-1] not in dims]
     if asked or not left:
         reasons = "; ".join(f"{path}: {reason}" for path, reason in sorted(refused.items()))
+        virtual = plan.output.kind == "virtual"
+        remedies = ["publish them with an output `store: zarr`, which rechunks them exactly"] if virtual else []
+        remedies += ["take them out of this output's arrays:"] if asked else []
         raise UnsupportedError(
-            f"{plan.output.at} ({plan.output.form}) cannot hold {len(refused)} of its arrays as references: {reasons}. Publish "
-            "them with an output `store: zarr`, which rechunks them exactly"
-            + (", or take them out of this output's arrays:" if asked else ""),
-            kind="not-virtual",
+            f"{plan.output.at} ({plan.output.form}) cannot hold {len(refused)} of its arrays"
+            f"{' as references' if virtual else ''}: {reasons}"
+            + "".join(f"; {'or ' * bool(i)}{r}" for i, r in enumerate(remedies)),
+            kind="not-virtual" if virtual else "no-zarr-form",
             output=plan.output.at,
             arrays=", ".join(sorted(refused)),
         )

@@ -9,7 +9,7 @@ from drystone.errors import StorageError
 from drystone.model.options import OutputOptions
 from drystone.pipeline.archive import Archive
 
-__all__ = ["PublishedRecord", "read_published", "write_published"]
+__all__ = ["PublishedRecord", "read_published", "recorded", "write_published"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,24 +21,33 @@ class PublishedRecord:
     verified: str
 
 
-def _key(archive: Archive, index: int, output: OutputOptions) -> str:
-    return f"{archive.run_key(index, output)}/published.json"
+def _key(archive: Archive, output: OutputOptions) -> str:
+    return f"{archive.run_key(output)}/published.json"
 
 
-def read_published(archive: Archive, index: int, output: OutputOptions) -> PublishedRecord | None:
+def read_published(archive: Archive, output: OutputOptions) -> PublishedRecord | None:
     """The record of an output, or None where it was never published at this address."""
+    found = _read(archive, output)
+    return None if found is None or found[0] != archive.places.url(output.at) else found[1]
+
+
+def recorded(archive: Archive, output: OutputOptions) -> PublishedRecord | None:
+    """The record of an output, wherever its place led to when it was published."""
+    found = _read(archive, output)
+    return None if found is None else found[1]
+
+
+def _read(archive: Archive, output: OutputOptions) -> tuple[str, PublishedRecord] | None:
     try:
-        record = json.loads(archive.store.get(_key(archive, index, output)))
+        record = json.loads(archive.store.get(_key(archive, output)))
     except StorageError as error:
         if error.kind == "not-found":
             return None
         raise
-    if record["at"] != archive.places.url(output.at):
-        return None
-    return PublishedRecord(record["identity"], tuple(record["arrays"]), record["verified"])
+    return str(record["at"]), PublishedRecord(record["identity"], tuple(record["arrays"]), record["verified"])
 
 
-def write_published(archive: Archive, index: int, output: OutputOptions, record: PublishedRecord) -> None:
+def write_published(archive: Archive, output: OutputOptions, record: PublishedRecord) -> None:
     """Record a publish."""
     document = {"at": archive.places.url(output.at), **asdict(record)}
-    archive.store.put(_key(archive, index, output), json.dumps(document, indent=2).encode())
+    archive.store.put(_key(archive, output), json.dumps(document, indent=2).encode())

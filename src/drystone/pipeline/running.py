@@ -14,7 +14,9 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import cast
 
 from drystone import registry
+from drystone.emit.icechunk_repo import sweep_unborn
 from drystone.emit.view import TableView
+from drystone.errors import ConsentNeeded
 from drystone.model.options import ArchiveConfig
 from drystone.model.progress import Progress, Silent
 from drystone.model.release import OutputIdentity, Release
@@ -23,7 +25,8 @@ from drystone.pipeline.combined import Whole, fetcher_for, whole_of
 from drystone.pipeline.planning import OutputPlan, RunPlan, plan_archive, plan_output
 from drystone.pipeline.published import PublishedRecord, read_published, write_published
 from drystone.pipeline.scan import ScanReport, listed_granules, scan_archive
-from drystone.pipeline.storing import run_store
+from drystone.pipeline.storing import StoreWork, ask, run_store, store_work
+from drystone.pipeline.targets import claim_targets
 from drystone.pipeline.verifying import local_path, location_of, verified_text, verify_one
 from drystone.protocols import Emitter
 from drystone.publish.lease import Lease
@@ -109,23 +112,43 @@ def run_archive(
     progress = progress or Silent()
     listed = listed_granules(archive, progress)
     if dry_run:
+        claim_targets(archive, dry_run=True)
         scan = scan_archive(archive, progress=progress, dry_run=True, listed=listed)
         plan = plan_archive(archive, progress=progress) if not scan.to_scan else None
         return RunReport(scan, (), None, plan=plan)
     with Lease(archive.store, archive.key("lease"), purpose="run") as lease:
-        scan = scan_archive(archive, progress=progress, listed=listed)
+        claim_targets(archive)
+        scan = scan_archive(archive, progress=progress, listed=listed, withdraw=accept_changes)
+        if scan.gone and not accept_changes:
+            raise _gone(archive, scan)
         whole = whole_of(archive, listed, remember=True)
         plans = [plan_output(archive, whole, i, o) for i, o in enumerate(archive.config.outputs)]
-        reports = [_run_output(archive, whole, p, lease.check, progress, accept_changes) for p in plans]
+        # every question is asked before any output is touched
+        work = {p.index: store_work(archive, whole, p) for p in plans if p.output.kind == "store"}
+        for w in work.values() if not accept_changes else ():
+            ask(archive, w)
+        reports = [_run_output(archive, whole, p, work.get(p.index), lease.check, progress) for p in plans]
         release = _record_release(archive, whole, plans, reports) if any(r.fresh for r in reports) else None
     return RunReport(scan, tuple(reports), release, whole.combined.warnings)
 
 
+def _gone(archive: Archive, scan: ScanReport) -> ConsentNeeded:
+    more = f" and {len(scan.gone) - 3} more" if len(scan.gone) > 3 else ""
+    return ConsentNeeded(
+        f"{archive.config.name}: {len(scan.gone)} scanned granules are gone, or the config no longer names them "
+        f"({', '.join(scan.gone[:3])}{more}); outputs would lack them, so nothing was published: put them back, or go on "
+        "without them with --accept-changes",
+        kind="granules-gone",
+        gone=len(scan.gone),
+        first=scan.gone[0],
+    )
+
+
 def _run_output(
-    archive: Archive, whole: Whole, plan: OutputPlan, check: Callable[[], None], progress: Progress, accept_changes: bool
+    archive: Archive, whole: Whole, plan: OutputPlan, work: StoreWork | None, check: Callable[[], None], progress: Progress
 ) -> OutputReport:
-    if plan.output.kind == "store":
-        outcome = run_store(archive, whole, plan, check, progress, accept_changes)
+    if work is not None:
+        outcome = run_store(archive, whole, work, check, progress)
         return OutputReport(
             plan.output.at, plan.output.form, outcome.identity, outcome.fresh, plan.published, tuple(plan.refused.items()),
             outcome.tasks, outcome.tasks_done, outcome.bytes_written, outcome.verified,
@@ -143,16 +166,18 @@ def _run_virtual(
     kept = replace(whole.combined, arrays=tuple(whole.combined.array(p) for p in plan.published))
     view = TableView(kept, whole.table, archive.places, fetcher_for(archive, whole.table), public=output.public)
     store, key = archive.places.resolve(output.at)
-    before = read_published(archive, plan.index, output)
+    before = read_published(archive, output)
+    if output.form == "icechunk":
+        sweep_unborn(store, key)
     proved = _Proof(archive, whole, plan, progress)
-    identity = emitter.emit(view, store, key, {"fence": check, "proof": proved})
+    identity = emitter.emit(view, store, key, {"fence": check, "proof": proved, "owned": True})
     progress.finish(f"emit {output.form}")
     fresh = before is None or before.identity != identity.identity or before.arrays != plan.published
     if fresh and not proved.verified:
         proved(location_of(archive, output.at), None)  # published by a run that was killed before it recorded so
     verified = proved.verified or (before.verified if before is not None else "none")
     if fresh:
-        write_published(archive, plan.index, output, PublishedRecord(identity.identity, plan.published, verified))
+        write_published(archive, output, PublishedRecord(identity.identity, plan.published, verified))
     return OutputReport(
         output.at, output.form, identity.identity, fresh, plan.published, tuple(plan.refused.items()), verified=verified
     )
@@ -182,7 +207,7 @@ def _record_release(archive: Archive, whole: Whole, plans: list[OutputPlan], rep
     placements = {a.path: a.placements for a in whole.combined.arrays}
     table.commit_placements(release_id, placements)
     outputs = tuple(
-        OutputIdentity(r.form, r.at, r.identity, r.verified, archive.run_key(p.index, p.output))
+        OutputIdentity(r.form, r.at, r.identity, r.verified, archive.run_key(p.output))
         for p, r in zip(plans, reports, strict=True)
     )
     partial = bool(whole.set_aside)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+import numpy as np
+
 from drystone.errors import StorageError, TableError
 from drystone.model.options import OutputOptions
 from drystone.pipeline.archive import Archive
@@ -14,6 +16,7 @@ from drystone.pipeline.published import read_published
 from drystone.pipeline.storing import state_of
 from drystone.publish.lease import LeaseRecord, holder_of
 from drystone.rechunk.plan_file import load_plan
+from drystone.table.table import ReferenceTable
 
 __all__ = ["OutputStatus", "StatusReport", "status_of"]
 
@@ -60,7 +63,8 @@ class OutputStatus:
 class StatusReport:
     """How far an archive is.
 
-    ``running``: who holds the lease, or None. ``exit_code``: 0 all published, 3 a driver is at work, 4 something is left.
+    ``running``: who holds the lease, or None. ``behind``: granules scanned since the last release, in no published form yet.
+    ``exit_code``: 0 all published, 3 a driver is at work, 4 something is left.
     """
 
     name: str
@@ -70,13 +74,15 @@ class StatusReport:
     running: LeaseRecord | None
     outputs: tuple[OutputStatus, ...]
     releases: int
+    behind: int = 0
 
     @property
     def exit_code(self) -> int:
         """As documented for every verb."""
         if self.running is not None:
             return 3
-        return 0 if all(o.state == "published" for o in self.outputs) and self.granules else 4
+        published = all(o.state == "published" for o in self.outputs)
+        return 0 if published and self.granules and not self.behind else 4
 
     def to_json(self) -> dict[str, object]:
         """For ``--json``."""
@@ -88,6 +94,7 @@ class StatusReport:
             "running": None if self.running is None else _holder_json(self.running),
             "outputs": [o.to_json() for o in self.outputs],
             "releases": self.releases,
+            "behind": self.behind,
             "exit_code": self.exit_code,
         }
 
@@ -96,6 +103,8 @@ class StatusReport:
         out = [f"{self.name}: {self.granules:,} granules scanned, {len(self.set_aside)} set aside, {self.releases} releases"]
         if self.running is not None:
             out.append(f"  a driver is at work: {self.running.owner(time.time())}")
+        if self.behind:
+            out.append(f"  {self.behind} granules were scanned since the last release: run `drystone run` to publish them")
         out += [f"  set aside: {a}: {r}" for a, r in self.set_aside[:20]]
         out += [f"  not referenced: {p} (in {g} and maybe others): {r}" for g, p, r in self.refused[:20]]
         for o in self.outputs:
@@ -115,7 +124,7 @@ def _holder_json(record: LeaseRecord) -> dict[str, object]:
 def status_of(archive: Archive) -> StatusReport:
     """Read the state of an archive; writes nothing."""
     holder = holder_of(archive.store, archive.key("lease"))
-    outputs = tuple(_output(archive, i, o) for i, o in enumerate(archive.config.outputs))
+    outputs = tuple(_output(archive, o) for o in archive.config.outputs)
     if not archive.has_table():
         return StatusReport(archive.config.name, 0, (), (), holder, outputs, 0)
     table = archive.table()
@@ -127,12 +136,20 @@ def status_of(archive: Archive) -> StatusReport:
         for path, _, reason in row.refused():
             refused.setdefault((path, reason), address)
     left_out = tuple((g, p, r) for (p, r), g in refused.items())
-    return StatusReport(archive.config.name, scanned, aside, left_out, holder, outputs, len(table.releases()))
+    releases = len(table.releases())
+    behind = _behind(table) if releases else 0
+    return StatusReport(archive.config.name, scanned, aside, left_out, holder, outputs, releases, behind)
 
 
-def _output(archive: Archive, index: int, output: OutputOptions) -> OutputStatus:
-    run = archive.run_key(index, output)
-    record = read_published(archive, index, output)
+def _behind(table: ReferenceTable) -> int:
+    rows = table.granules(columns=("status", "valid_from"))
+    late = rows.column("valid_from").to_numpy() >= table.next_release_id()
+    return int((late & (np.array(rows.column("status").to_pylist()) == "scanned")).sum())
+
+
+def _output(archive: Archive, output: OutputOptions) -> OutputStatus:
+    run = archive.run_key(output)
+    record = read_published(archive, output)
     try:
         plan = load_plan(archive.store, run) if output.kind == "store" else None
     except (TableError, StorageError):

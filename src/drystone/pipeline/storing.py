@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -31,7 +31,7 @@ from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, content_digests, 
 from drystone.rechunk.receipts import RunState, load_receipts, run_state, sweep_temporary, target_sizes
 from drystone.rechunk.target import is_published, prepare, publish, stray_objects, withdraw
 
-__all__ = ["StoreOutcome", "rechunk_plan", "run_store", "state_of"]
+__all__ = ["StoreOutcome", "StoreWork", "ask", "rechunk_plan", "run_store", "state_of", "store_work"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,41 +65,88 @@ def state_of(archive: Archive, run: str, plan: RechunkPlan) -> RunState:
     return run_state(plan, load_receipts(archive.store, run), target_sizes(store, key))
 
 
-def run_store(
-    archive: Archive, whole: Whole, plan: OutputPlan, check: Callable[[], None], progress: Progress, accept_changes: bool
-) -> StoreOutcome:
+@dataclass(frozen=True, slots=True)
+class StoreWork:
+    """What is to be done for a store, and what an earlier run left of it.
+
+    Parameters
+    ----------
+    plan, rechunk
+        Of the output, and of its tasks.
+    layouts
+        Of every array.
+    values
+        Path to values, of the arrays that the driver writes.
+    identity
+        Hash of all that decides the store's bytes.
+    state
+        Tasks that are done.
+    before
+        What was published at this address, or None.
+    leftover
+        Arrays that an earlier plan had and this one has not.
+    changed
+        Whether an earlier run of this output had another plan.
+    """
+
+    plan: OutputPlan
+    rechunk: RechunkPlan
+    layouts: tuple[TargetLayout, ...]
+    values: Mapping[str, NDArray[np.generic]]
+    identity: str
+    state: RunState
+    before: PublishedRecord | None
+    leftover: tuple[str, ...]
+    changed: bool
+
+
+def store_work(archive: Archive, whole: Whole, plan: OutputPlan) -> StoreWork:
+    """Look what is to be done; writes nothing."""
+    run = archive.run_key(plan.output)
+    saved, readable = _saved_plan(archive, run)
+    host = resolve(archive.config.execution, None)
+    rechunk = resumed_plan(rechunk_plan(whole, plan), saved, task_memory(host.memory))
+    layouts = tuple(a.layout for a in plan.arrays if a.layout is not None)
+    values = _driver_values(archive, whole, plan)
+    before = read_published(archive, plan.output)
+    earlier = {
+        *(before.arrays if before is not None else ()),
+        *(a.layout.path for a in (saved.arrays if saved is not None else ())),
+    }
+    return StoreWork(
+        plan,
+        rechunk,
+        layouts,
+        values,
+        _identity(rechunk, layouts, values),
+        state_of(archive, run, rechunk),
+        before,
+        tuple(sorted(earlier - {lay.path for lay in layouts})),
+        not readable or (saved is not None and saved.fingerprint != rechunk.fingerprint),
+    )
+
+
+def run_store(archive: Archive, whole: Whole, work: StoreWork, check: Callable[[], None], progress: Progress) -> StoreOutcome:
     """Write, verify and publish one store, or find that it is up to date.
 
     Raises
     ------
-    ConsentNeeded
-        The plan changed since this output was begun.
     IncompleteRun
         Tasks were set aside; the message names the first and how many.
     VerifyError
         Values differ; the store stays invisible.
     """
-    run = archive.run_key(plan.index, plan.output)
+    plan, rechunk, identity, before, state = work.plan, work.rechunk, work.identity, work.before, work.state
+    layouts, run = work.layouts, archive.run_key(plan.output)
     store, key = archive.places.resolve(plan.output.at)
-    saved, readable = _saved_plan(archive, run)
-    host = resolve(archive.config.execution, None)
-    rechunk = resumed_plan(rechunk_plan(whole, plan), saved, task_memory(host.memory))
-    layouts = [a.layout for a in plan.arrays if a.layout is not None]
-    values = _driver_values(archive, whole, plan)
-    identity = _identity(rechunk, layouts, values)
-    state = state_of(archive, run, rechunk)
-    before = read_published(archive, plan.index, plan.output)
     if before is not None and before.identity == identity and state.n_done == rechunk.n_tasks and is_published(store, key):
         return StoreOutcome(identity, False, rechunk.n_tasks, 0, 0, before.verified)
-    changed = not readable or (saved is not None and saved.fingerprint != rechunk.fingerprint)
-    if changed and not accept_changes:
-        _ask(archive, run, plan, rechunk, state, before)
     check()
     if is_published(store, key) and (before is None or before.identity != identity):
         withdraw(store, key)
     sweep_temporary(store, key)
     write_plan(archive.store, run, rechunk)
-    prepare(store, key, layouts, whole.combined.groups, values)
+    prepare(store, key, layouts, whole.combined.groups, work.values)
     written = _run_tasks(archive, whole, run, rechunk, state, progress)
     sweep_temporary(store, key)  # a worker that died in this run left its half-written object; no writer is left
     state = state_of(archive, run, rechunk)
@@ -110,13 +157,13 @@ def run_store(
             "written: objects vanished or changed size meanwhile; run again",
             kind="receipts-lost",
         )
-    for stray in stray_objects(layouts, target_sizes(store, key)):
+    for stray in stray_objects(layouts, target_sizes(store, key), work.leftover):
         store.delete(f"{key}/{stray}" if key else stray)
     TableView(whole.combined, whole.table, archive.places, fetcher_for(archive, whole.table)).recheck()
     verified = _verify(archive, whole, plan, progress)
     check()
     publish(store, key, layouts, whole.combined.groups)
-    write_published(archive, plan.index, plan.output, PublishedRecord(identity, plan.published, verified))
+    write_published(archive, plan.output, PublishedRecord(identity, plan.published, verified))
     return StoreOutcome(identity, True, rechunk.n_tasks, written[0], written[1], verified)
 
 
@@ -134,7 +181,7 @@ def _values(fetcher: Fetcher, array: CombinedArray, known: NDArray[np.generic] |
     return known if known is not None else fetcher.read_box(array, (0,) * len(array.shape), array.shape)
 
 
-def _identity(rechunk: RechunkPlan, layouts: list[TargetLayout], values: dict[str, NDArray[np.generic]]) -> str:
+def _identity(rechunk: RechunkPlan, layouts: Sequence[TargetLayout], values: Mapping[str, NDArray[np.generic]]) -> str:
     """Hash of all that decides the store's bytes."""
     h = hashlib.blake2b(rechunk.fingerprint.encode(), digest_size=16)
     for layout in layouts:
@@ -153,17 +200,23 @@ def _saved_plan(archive: Archive, run: str) -> tuple[RechunkPlan | None, bool]:
         return None, False
 
 
-def _ask(
-    archive: Archive, run: str, plan: OutputPlan, rechunk: RechunkPlan, state: RunState, before: PublishedRecord | None
-) -> None:
-    """Ask before work that is done is done again."""
-    if before is None and not any(True for _ in load_receipts(archive.store, run)):
+def ask(archive: Archive, work: StoreWork) -> None:
+    """Ask before work that is done is done again.
+
+    Raises
+    ------
+    ConsentNeeded
+        The plan changed since this output was begun.
+    """
+    plan, rechunk, before, state = work.plan, work.rechunk, work.before, work.state
+    begun = before is not None or any(True for _ in load_receipts(archive.store, archive.run_key(plan.output)))
+    if not work.changed or not begun:
         return
     raise ConsentNeeded(
-        f"{plan.output.at}: config, sources or codecs changed since this store was begun, so {rechunk.n_tasks - state.n_done} of "
-        f"its {rechunk.n_tasks} tasks would be done again"
+        f"{plan.output.at}: config, sources or codecs changed since this store was begun, so {rechunk.n_tasks - state.n_done} "
+        f"of its {rechunk.n_tasks} tasks would be done again"
         + (" and the store would be invisible meanwhile" if before is not None else "")
-        + "; say yes with --accept-changes, or give the output another `at:`",
+        + "; nothing was changed: say yes with --accept-changes, or give the output another `at:`",
         kind="plan-changed",
         tasks=rechunk.n_tasks,
         redo=rechunk.n_tasks - state.n_done,

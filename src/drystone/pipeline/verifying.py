@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from drystone.errors import StorageError, VerifyError
+import pyarrow.compute as pc
+
+from drystone.errors import GranuleChanged, GranuleMissing, StorageError, VerifyError
 from drystone.model.options import OutputOptions, VerifyOptions
 from drystone.model.placement import Combined
 from drystone.model.progress import Progress, Silent
 from drystone.pipeline.archive import Archive
 from drystone.pipeline.combined import Whole, whole_of
 from drystone.pipeline.published import read_published
+from drystone.pipeline.scan import list_granules
 from drystone.verify.report import VerifyReport
 from drystone.verify.run import verify_output
 
@@ -61,8 +64,11 @@ def verify_one(
     mode: str | None = None,
     progress: Progress | None = None,
     staged: tuple[str, str | None] | None = None,
+    consequence: str = "it was not published",
 ) -> VerifyReport:
     """Compare one output with its granules; ``staged`` names where it lies before it is visible, and its version.
+
+    ``consequence`` ends the message where values differ.
 
     Raises
     ------
@@ -88,7 +94,7 @@ def verify_one(
     )
     if not report.ok:
         raise VerifyError(
-            f"{output.at}: published values are not the granules' values: {report.first_problem()}; it was not published",
+            f"{output.at}: values are not the granules' values: {report.first_problem()}; {consequence}",
             kind="values-differ",
             output=output.at,
         )
@@ -108,16 +114,58 @@ def verify_archive(archive: Archive, *, progress: Progress | None = None, mode: 
     ------
     StorageError
         An output is not there: it was never published.
+    GranuleChanged, GranuleMissing
+        The granules themselves are no longer what was scanned.
     """
     whole = whole_of(archive, None)
+    _see_granules(archive, whole)
+    consequence = _behind(whole) or "do not use it: remove what is damaged and run `drystone run` again"
     reports = []
-    for index, output in enumerate(archive.config.outputs):
-        record = read_published(archive, index, output)
+    for output in archive.config.outputs:
+        record = read_published(archive, output)
         if record is None:
             raise StorageError(f"{output.at} is not published yet; run `drystone run`", kind="not-published", output=output.at)
         chosen = mode or (archive.config.verify.values if archive.config.verify.values != "none" else "sample")
-        reports.append((output.at, verify_one(archive, output, whole, record.arrays, mode=chosen, progress=progress)))
+        report = verify_one(archive, output, whole, record.arrays, mode=chosen, progress=progress, consequence=consequence)
+        reports.append((output.at, report))
     return VerifySummary(tuple(reports))
+
+
+def _see_granules(archive: Archive, whole: Whole) -> None:
+    """What was scanned must still be there to compare with; one listing tells."""
+    if not archive.config.granules:
+        return
+    now = {g.address: g.stamp for g in list_granules(archive)}
+    changed = {}
+    for granule in whole.granules.values():
+        stamp = now.get(granule.address)
+        difference = "it is gone" if stamp is None else granule.stamp.differs(stamp)
+        if difference is not None:
+            changed[granule.address] = difference
+    if changed:
+        first = min(changed)
+        error = GranuleMissing if first not in now else GranuleChanged
+        raise error(
+            f"{len(changed)} of {len(whole.granules)} granules are no longer what was scanned (first: {first}: "
+            f"{changed[first]}); "
+            "outputs cannot be compared with them; `drystone run` scans them again and says what would be redone",
+            granule=first,
+            changed=len(changed),
+        )
+
+
+def _behind(whole: Whole) -> str:
+    """What the table has learnt that no release has yet; "" where there is nothing."""
+    release = whole.table.next_release_id()
+    rows = whole.table.granules(columns=("address", "status", "valid_from"))
+    late = rows.filter(pc.greater_equal(rows.column("valid_from"), release))
+    if not len(late):
+        return ""
+    first = f"{late.column('address')[0].as_py()}: {late.column('status')[0].as_py()}"
+    return (
+        f"{len(late)} granules were scanned, set aside or withdrawn since release {release - 1} (first: {first}), so outputs "
+        "may be behind the table: run `drystone run`"
+    )
 
 
 def local_path(location: str) -> str:

@@ -216,8 +216,16 @@ def withdraw(store: Store, key: str) -> None:
     store.delete(_at(key, _ROOT))
 
 
-def stray_objects(layouts: Sequence[TargetLayout], names: Iterable[str]) -> list[str]:
-    """Chunk objects of our arrays that lie outside their grids: left by a plan with other shapes.
+def _array_of(name: str) -> str:
+    """The array that an object of a store is of, by its key; any text where it is of none."""
+    for end in (f"/{_ROOT}", "/c"):
+        if name.endswith(end):
+            return name.removesuffix(end)
+    return name.rpartition("/c/")[0]
+
+
+def stray_objects(layouts: Sequence[TargetLayout], names: Iterable[str], leftover: Iterable[str] = ()) -> list[str]:
+    """Chunk objects of our arrays that lie outside their grids, and all of arrays that are no more: left by another plan.
 
     Parameters
     ----------
@@ -225,10 +233,16 @@ def stray_objects(layouts: Sequence[TargetLayout], names: Iterable[str]) -> list
         Of every array.
     names
         Keys below the target.
+    leftover
+        Paths of arrays that an earlier plan had.
     """
+    gone = {path.strip("/") for path in leftover}
     grids = {f"{lay.key}/c".lstrip("/"): lay.cell_grid for lay in layouts}
     strays = []
     for name in names:
+        if _array_of(name) in gone:
+            strays.append(name)
+            continue
         array, found, rest = name.rpartition("/c/")
         head = f"{array}/c"
         if name in grids:  # the one chunk of a scalar
