@@ -153,8 +153,7 @@ def run_store(archive: Archive, whole: Whole, work: StoreWork, check: Callable[[
     if state.n_done < rechunk.n_tasks:
         raise IncompleteRun(
             f"{plan.output.at}: {rechunk.n_tasks - state.n_done} of {rechunk.n_tasks} tasks are left although their "
-            "receipts were "
-            "written: objects vanished or changed size meanwhile; run again",
+            "receipts were written: objects vanished or changed size meanwhile; run again",
             kind="receipts-lost",
         )
     for stray in stray_objects(layouts, target_sizes(store, key), work.leftover):
@@ -262,8 +261,8 @@ def _run_tasks(
         task = plan.task(index)
         raise IncompleteRun(
             f"{plan.target}: {len(failed)} of {plan.n_tasks} tasks were set aside, the others are done and kept; the "
-            "first is task "
-            f"{index} ({task.array} from {task.start} to {task.stop}): {error.message}; mend the cause and run again",
+            f"first is task {index} ({task.array} from {task.start} to {task.stop}): {error.message}; mend the cause and run "
+            "again",
             kind=error.kind,
             failed=len(failed),
             tasks=plan.n_tasks,

@@ -179,9 +179,8 @@ def _check_present(members: ArrayMembers, context: _Context) -> None:
     one, n = context.name(int(members.granule_id[0])), len(context.granule_ids) - len(members)
     raise CombineError(
         f"{members.path} is in {one} and not in {context.name(lacking)} ({n} of {len(context.granule_ids)} granules "
-        "lack it, or "
-        "it was refused there: see `drystone status`); a gap would pass for data; leave the variable out with combine: "
-        "{variables: […]}, or those granules out of the list",
+        "lack it, or it was refused there: see `drystone status`); a gap would pass for data; leave the variable out with "
+        "combine: {variables: […]}, or those granules out of the list",
         kind="variable-missing",
         variable=members.path,
         granule=context.name(lacking),
@@ -272,9 +271,8 @@ def _joined_grid(members: ArrayMembers, axis: int, order: AxisOrder, context: _C
     if reason is None:
         reason = (
             f"{members.path}: {context.name(int(members.granule_id[i]))} lands at {order.name} = {dest[i]} with "
-            f"{count[i]} elements "
-            f"in chunks of {edge[i]}, off the grid of {size} that the first granule sets, so its bytes are no whole chunks of "
-            "one Zarr array; publish it as a store (rechunk)"
+            f"{count[i]} elements in chunks of {edge[i]}, off the grid of {size} that the first granule sets, so its bytes are "
+            "no whole chunks of one Zarr array; publish it as a store (rechunk)"
         )
     dims[axis] = _rectilinear(edge, count, padded)
     return ChunkGrid(tuple(dims)), reason

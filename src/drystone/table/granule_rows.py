@@ -23,8 +23,7 @@ def encoded_rows(columns: dict[str, object], schema: pa.Schema, granule: int) ->
     except UnicodeEncodeError as error:
         raise TableError(
             f"a name or text of a batch that starts with granule {granule} is no UTF-8 ({error}): the table cannot hold it; "
-            "rename "
-            "the file or variable",
+            "rename the file or variable",
             kind="not-utf8",
             granule=granule,
         ) from error

@@ -41,8 +41,7 @@ def commit_release(store: Store, log: DeltaLog, release: Release) -> None:
     if release.release_id != last + 1:
         raise TableError(
             f"release {release.release_id} cannot be recorded: the last one is {last}, so the next is {last + 1}; another "
-            "driver "
-            "may have published meanwhile",
+            "driver may have published meanwhile",
             kind="release-taken",
             release=release.release_id,
             last=last,

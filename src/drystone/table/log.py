@@ -168,8 +168,7 @@ def probe_create_only(store: Store, key: str) -> None:
     if not first or second:
         raise TableError(
             f"{store.url} ignores conditional writes (an object could be created twice): commits of a table there would be "
-            "lost "
-            "in silence; keep the table on a disk, or on a store that honours If-None-Match",
+            "lost in silence; keep the table on a disk, or on a store that honours If-None-Match",
             kind="no-conditional-writes",
             path=store.url,
         )

@@ -203,8 +203,7 @@ def open_part(store: Store, key: str, size: int, dictionaries: tuple[str, ...] =
         if found != size:
             raise TableError(
                 f"{address} has {found} bytes where the log says {size}: it was replaced or cut short after its commit; "
-                "restore "
-                "it from a copy, or scan its granules again",
+                "restore it from a copy, or scan its granules again",
                 kind="part-corrupt",
                 path=address,
                 size=found,

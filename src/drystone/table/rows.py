@@ -189,8 +189,7 @@ class _SideJoin:
     def _orphan(self, granule: int) -> NoReturn:
         raise TableError(
             f"the side table has a row of {self._path} of granule {granule} that no chunk row belongs to: the table is "
-            "incoherent; "
-            "scan the granule again",
+            "incoherent; scan the granule again",
             kind="side-orphan",
             granule=granule,
             path=self._path,
@@ -246,8 +245,7 @@ class _SideJoin:
         if lacking:
             raise TableError(
                 f"the side row of a chunk of {self._path} of granule {granule[lacking[0]]} is lost (its inline bytes or its "
-                "length); "
-                "scan the granule again",
+                "length); scan the granule again",
                 kind="side-missing",
                 granule=int(granule[lacking[0]]),
                 path=self._path,
@@ -261,8 +259,7 @@ class _SideJoin:
         if not strictly_ascending(keys):
             raise TableError(
                 f"rows of {self._path} near granule {granule[0]} come twice or out of order: the table is incoherent; scan "
-                "the granule "
-                "again",
+                "the granule again",
                 kind="unsorted-rows",
                 granule=int(granule[0]),
                 path=self._path,
