@@ -221,9 +221,10 @@ def test_a_commit_that_is_not_in_the_history_is_an_error(
     real = icechunk.Session.commit
 
     def and_reset(session: icechunk.Session, message: str, metadata: dict[str, object]) -> str:
+        branch = session.branch
+        assert branch is not None
         snapshot = real(session, message, metadata)
-        repo = icechunk.Repository.open(storage(tmp_path))
-        repo.reset_branch("main", history(tmp_path)[-1].id)
+        icechunk.Repository.open(storage(tmp_path)).reset_branch(branch, history(tmp_path)[-1].id)
         return snapshot
 
     monkeypatch.setattr(icechunk.Session, "commit", and_reset)
