@@ -1,1 +1,1 @@
-"""drystone.discover"""
+"""Listers: which granules there are."""

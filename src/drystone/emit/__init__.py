@@ -1,1 +1,1 @@
-"""drystone.emit"""
+"""Emitters: published forms made of references alone, Icechunk and kerchunk Parquet."""

@@ -1,1 +1,1 @@
-"""drystone.fetch"""
+"""From references to values: ranges, coalesced and bounded, decoded in threads into one array."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import cast
@@ -25,7 +24,7 @@ from drystone.protocols import Emitter
 from drystone.rechunk.target import array_document
 from drystone.table.table import ReferenceTable
 
-__all__ = ["ArrayPlan", "OutputPlan", "RunPlan", "layouts_of", "plan_archive", "plan_output"]
+__all__ = ["ArrayPlan", "OutputPlan", "RunPlan", "plan_archive", "plan_output"]
 
 DRIVER_BYTES = 1 << 20  # arrays up to this size are written whole by the driver
 
@@ -228,8 +227,3 @@ def _enforce(plan: OutputPlan, combined: Combined) -> None:
             output=plan.output.at,
             arrays=", ".join(sorted(refused)),
         )
-
-
-def layouts_of(plan: OutputPlan) -> Mapping[str, TargetLayout]:
-    """Layouts of a store's arrays, by path."""
-    return {a.path: a.layout for a in plan.arrays if a.layout is not None}

@@ -29,7 +29,7 @@ __all__ = ["AxisOrder", "coordinate_of", "find_axis", "order_granules"]
 class AxisOrder:
     """The granules in order along the axis.
 
-    ``rank`` maps granule id to its place; ``count`` int64 (n,) are elements along the axis in that order.
+    ``count``, int64 (n,), are elements along the axis in that order.
     """
 
     name: str

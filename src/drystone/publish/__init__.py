@@ -1,1 +1,1 @@
-"""drystone.publish"""
+"""What only one driver may do at a time: the lease."""

@@ -1,1 +1,1 @@
-"""drystone.read"""
+"""References as xarray sees them: lazy arrays over the fetcher."""

@@ -1,1 +1,1 @@
-"""drystone.scan"""
+"""Scanners: one granule to rows, from its metadata alone."""

@@ -1,1 +1,1 @@
-"""drystone.testing"""
+"""The place for what plugins are tested with; nothing is here yet."""
