@@ -21,7 +21,9 @@ import zarr
 from numpy.lib import recfunctions
 
 import drystone
+from drystone.emit import documents
 from drystone.errors import CombineError, LeftOut
+from drystone.pipeline import planning
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated"),
@@ -129,11 +131,13 @@ def check(
     for output in report.outputs:
         gone = out_of.get(output.form, set())
         assert {p for p, _ in output.refused} == gone, output.form
-        assert all(p in reason for p, reason in output.refused), output.refused
+        assert all(reason for _, reason in output.refused)
         group = opened(output.form, folder)
         for path, values in want.items():
             if path not in gone:
-                assert same(group[path.lstrip("/")][...], values), (output.form, path)
+                found = group[path.lstrip("/")]
+                got = np.asarray(found[...], found.dtype if values.dtype.kind == "S" else None)  # a scalar forgets its size
+                assert same(got, values), (output.form, path)
     assert [o.form for o in report.outputs] == list(FORMS)
 
 
@@ -221,3 +225,130 @@ def test_times_that_a_double_cannot_tell_apart_and_granules_of_no_length(tmp_pat
     parts = [write_day(tmp_path / f"raw/g{i}.nc", np.array(t, "i8"), i, chunk=2 + i) for i, t in enumerate(steps)]
     want = {"/time": np.arange(base, base + 6), "/v": np.concatenate([parts[i] for i in (2, 0, 3)])}
     check(tmp_path, want, suffix="nc")
+
+
+def raw_dataset(f: h5py.File, name: str, tid: h5py.h5t.TypeID, raw: bytes, shape: tuple[int, ...], gzip: bool = False) -> None:
+    """A dataset of any type with exactly these stored bytes."""
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    if gzip:
+        plist.set_chunk(tuple(min(2, n) for n in shape))
+        plist.set_deflate(3)
+    space = h5py.h5s.create_simple(shape) if shape else h5py.h5s.create(h5py.h5s.SCALAR)
+    dsid = h5py.h5d.create(f.id, name.encode(), tid, space, plist)
+    dsid.write(h5py.h5s.ALL, h5py.h5s.ALL, np.frombuffer(raw, f"V{tid.get_size()}").reshape(shape), tid)
+
+
+def padded(size: int, padding: int) -> h5py.h5t.TypeID:
+    tid = h5py.h5t.C_S1.copy()
+    tid.set_size(size)
+    tid.set_strpad(padding)
+    return tid
+
+
+def test_fixed_text_ends_where_its_padding_begins(tmp_path: Path, write: Callable[..., Path]) -> None:
+    """C leaves bytes after the terminator, Fortran pads with spaces: neither is part of the text."""
+    items = [b"ab    ", b"a\0junk", b"      ", b"abcdef", b"\0\0\0\0\0\0", b"\xb0C\0\0\0\0"]
+    kinds = {"term": h5py.h5t.STR_NULLTERM, "null": h5py.h5t.STR_NULLPAD, "space": h5py.h5t.STR_SPACEPAD}
+
+    def fill(f: h5py.File) -> None:
+        for name, padding in kinds.items():
+            tid = padded(6, padding)
+            raw_dataset(f, name, tid, b"".join(items), (6,))
+            raw_dataset(f, f"{name}_gzip", tid, b"".join(items), (2, 3), gzip=True)
+            raw_dataset(f, f"{name}_byte", padded(1, padding), b"a \0", (3,))
+            compound = h5py.h5t.create(h5py.h5t.COMPOUND, 10)
+            compound.insert(b"i", 0, h5py.h5t.STD_I32BE)
+            compound.insert(b"s", 4, tid)
+            raw_dataset(f, f"{name}_compound", compound, b"".join(b"\0\0\0\1" + i for i in items), (6,))
+            holder = f[name]
+            for n, item in enumerate(items[:-1]):
+                aid = h5py.h5a.create(holder.id, f"a{n}".encode(), tid, h5py.h5s.create(h5py.h5s.SCALAR))
+                aid.write(np.frombuffer(item, "V6").reshape(()), tid)
+
+    path = write(fill)
+    check(tmp_path, truth(path))
+    ds = drystone.open([path])
+    with h5py.File(path) as f:
+        for name in kinds:
+            assert ds[name].attrs == {k: v.decode() for k, v in f[name].attrs.items()}
+
+
+def test_coordinates_of_fixed_text(tmp_path: Path, write: Callable[..., Path]) -> None:
+    """A scalar and a dimension scale, with bytes that are no UTF-8."""
+
+    def fill(f: h5py.File) -> None:
+        f["name"] = np.array(b"\xb0C", "S6")
+        f["empty"] = np.array(b"", "S3")
+        f["x"] = np.array([b"a", b"\xff", b""], "S2")
+        f["x"].make_scale("x")
+        f["v"] = np.arange(3)
+        f["v"].dims[0].attach_scale(f["x"])
+
+    path = write(fill)
+    want = truth(path)
+    with h5py.File(path) as f:
+        want |= {f"/{n}": np.asarray(f[n][()], f[n].dtype) for n in ("name", "empty")}
+    check(tmp_path, want)
+
+
+def test_unwritten_chunks_that_read_as_a_nan_which_zarr_forgets(
+    tmp_path: Path, write: Callable[..., Path], monkeypatch
+) -> None:
+    """Payloads of float16, signalling NaNs of float32: every chunk is spelled out."""
+    # as if the arrays were large: no way round references and tasks
+    monkeypatch.setattr(documents, "NATIVE_LIMIT", -1)
+    monkeypatch.setattr(planning, "DRIVER_BYTES", -1)
+    compound = np.dtype([("a", "<i2"), ("b", "<f4")])
+    fills = {
+        "f2": np.array(0x7FFF, "<u2").view("<f2"),
+        "f2big": np.array(0x7E01, ">u2").view(">f2"),
+        "f4": np.array(0x7F800001, "<u4").view("<f4"),
+        "f8": np.array(0x7FF0000000000001, "<u8").view("<f8"),
+        "c8": np.frombuffer(b"\0\0\0\0\1\0\x80\x7f", "<c8")[0],
+        "compound": np.frombuffer(b"\1\0\1\0\x80\x7f", compound)[0],
+        "zero": np.array(-0.0, ">f4"),
+    }
+
+    def fill(f: h5py.File) -> None:
+        for name, value in fills.items():
+            for chunks in (None, (3, 4)):
+                plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+                if chunks:
+                    plist.set_chunk(chunks)
+                    plist.set_deflate(4)
+                plist.set_fill_value(np.asarray(value))
+                kind = h5py.h5t.py_create(np.asarray(value).dtype, logical=True)
+                dsid = h5py.h5d.create(
+                    f.id, f"{name}{len(chunks or ())}".encode(), kind, h5py.h5s.create_simple((7, 10)), plist
+                )
+                if chunks:
+                    h5py.Dataset(dsid)[0:3, 4:8] = np.zeros((), np.asarray(value).dtype)
+
+    path = write(fill)
+    check(tmp_path, truth(path))
+
+
+def test_compounds_of_every_build(tmp_path: Path, write: Callable[..., Path]) -> None:
+    """Padding, gaps, both byte orders, nesting, no axes; only arrays inside a compound have no Zarr form."""
+    inner = np.dtype([("x", "i1"), ("y", ">f8")], align=True)
+    kinds = {
+        "mixed": np.dtype([("a", ">i4"), ("b", "<f8"), ("c", "S3")]),
+        "padded": inner,
+        "nested": np.dtype([("q", "i1"), ("n", inner)], align=True),
+        "gaps": np.dtype({"names": ["a", "b"], "formats": ["<i2", "<i2"], "offsets": [6, 2], "itemsize": 11}),
+        "two_orders": np.dtype([("r", "<f4"), ("i", ">f4")]),
+        "array": np.dtype([("a", "<i2"), ("v", "<f4", (2, 3))]),
+    }
+
+    def fill(f: h5py.File) -> None:
+        rng = np.random.default_rng(1)
+        for name, kind in kinds.items():
+            data = np.frombuffer(rng.integers(0, 2, 35 * kind.itemsize, np.uint8).tobytes(), kind).reshape(5, 7)
+            f.create_dataset(name, data=data)
+            f.create_dataset(f"{name}_gzip", data=data, chunks=(2, 3), compression="gzip", shuffle=True)
+            f.create_dataset(f"{name}_scalar", data=data[0, 0])
+        f["good"] = np.arange(3)
+
+    path = write(fill)
+    gone = ["/array", "/array_gzip", "/array_scalar"]
+    check(tmp_path, truth(path), refused_by=dict.fromkeys(FORMS, gone))

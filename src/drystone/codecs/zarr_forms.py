@@ -12,8 +12,8 @@ import numpy as np
 
 from drystone.codecs.chain import Codec, CodecChain
 from drystone.codecs.zarr_attributes import attributes_v2, attributes_v3, unkept_attributes
-from drystone.codecs.zarr_fills import fill_v2, fill_v3, mask_fill_v2
-from drystone.codecs.zarr_types import Json, data_type_v2, data_type_v3, no_form
+from drystone.codecs.zarr_fills import fill_survives, fill_v2, fill_v3, mask_fill_v2
+from drystone.codecs.zarr_types import Json, data_type_v2, data_type_v3, no_form, packed_dtype
 
 __all__ = [
     "Json",
@@ -23,9 +23,11 @@ __all__ = [
     "codecs_v3",
     "data_type_v2",
     "data_type_v3",
+    "fill_survives",
     "fill_v2",
     "fill_v3",
     "mask_fill_v2",
+    "packed_dtype",
     "unkept_attributes",
 ]
 
@@ -39,11 +41,11 @@ def _check_chain(chain: CodecChain, dtype: np.dtype) -> None:
     compressed = False
     for codec in chain.filters:
         if codec.needs_library:
-            raise no_form(
-                f"its chunks went through the HDF5 filter {codec.get('name', 'unknown')} ({codec.name.rsplit('-', 1)[-1]}), "
-                "whose bytes no registered Zarr codec undoes; rechunk this array, which reads it through the HDF5 library",
-                codec=codec.name,
-            )
+            number, name = codec.name.rsplit("-", 1)[-1], codec.get("name", "unknown")
+            how = f"its chunks went through the HDF5 filter {name} ({number}), whose bytes no registered Zarr codec undoes"
+            if number == "0":  # no filter: a virtual dataset, a foreign number
+                how = f"only the HDF5 library turns its bytes into values ({name})"
+            raise no_form(f"{how}; rechunk this array, which reads it through the HDF5 library", codec=codec.name)
         if codec.name == "lzf":
             raise no_form(
                 "its chunks are bare lzf streams; the registered codecs of that name want 4 bytes of length before each "

@@ -6,7 +6,7 @@ import numpy as np
 
 from drystone.errors import UnsupportedError
 
-__all__ = ["Json", "data_type_v2", "data_type_v3", "fields_of", "no_form"]
+__all__ = ["Json", "data_type_v2", "data_type_v3", "fields_of", "no_form", "packed_dtype"]
 
 type Json = bool | int | float | str | list[Json] | dict[str, Json] | None
 
@@ -34,8 +34,7 @@ def fields_of(dtype: np.dtype) -> list[tuple[str, np.dtype]]:
             )
         if kind.subdtype is not None:
             raise no_form(
-                f"field {name!r} of the compound holds an array of shape {kind.shape}; Zarr's compounds hold single values; "
-                "rechunk this array",
+                f"field {name!r} of the compound holds an array of shape {kind.shape}, and Zarr's compounds hold single values",
                 field=name,
             )
         out.append((name, kind))
@@ -47,6 +46,23 @@ def fields_of(dtype: np.dtype) -> list[tuple[str, np.dtype]]:
             itemsize=dtype.itemsize,
         )
     return out
+
+
+def packed_dtype(dtype: np.dtype) -> np.dtype:
+    """The little-endian dtype without gaps that holds the same values: what an array is written anew as.
+
+    Examples
+    --------
+    >>> inner = np.dtype({"names": ["x"], "formats": [">i2"], "offsets": [2], "itemsize": 8})
+    >>> packed_dtype(np.dtype([("a", "i1"), ("b", inner)], align=True))
+    dtype([('a', 'i1'), ('b', [('x', '<i2')])])
+    """
+    if dtype.subdtype is not None:
+        return np.dtype((packed_dtype(dtype.subdtype[0]), dtype.subdtype[1]))
+    if dtype.names is not None:
+        assert dtype.fields is not None
+        return np.dtype([(n, packed_dtype(dtype.fields[n][0])) for n in dtype.names])
+    return dtype if dtype.kind == "T" else dtype.newbyteorder("<")
 
 
 def data_type_v3(dtype: np.dtype) -> Json:

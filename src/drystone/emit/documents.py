@@ -25,15 +25,27 @@ from drystone.codecs.zarr_forms import (
     codecs_v3,
     data_type_v2,
     data_type_v3,
+    fill_survives,
     fill_v2,
     fill_v3,
     mask_fill_v2,
+    packed_dtype,
 )
 from drystone.errors import UnsupportedError
 from drystone.model.array import GroupSpec
 from drystone.model.placement import Combined, CombinedArray
 
-__all__ = ["Layout", "array_v2", "array_v3", "explicit_fill", "group_v3", "layouts", "skipped", "strict_json"]
+__all__ = [
+    "Layout",
+    "array_v2",
+    "array_v3",
+    "explicit_fill",
+    "group_v3",
+    "layouts",
+    "skipped",
+    "spelled_out",
+    "strict_json",
+]
 
 NATIVE_LIMIT = 16 << 20  # bytes of an array that is written natively because no reference can say it
 _NATIVE_CHUNK = 16 << 20
@@ -79,9 +91,9 @@ class Layout:
 
     @classmethod
     def written(cls, array: CombinedArray, compressor: Codec) -> Layout:
-        """Values written again: little-endian, one chunk up to 16 MiB."""
+        """Values written again: little-endian, fields without gaps, one chunk up to 16 MiB."""
         text = array.dtype.kind == "T"
-        dtype = array.dtype if text else array.dtype.newbyteorder("<")
+        dtype = packed_dtype(array.dtype)
         row = max(1, math.prod(array.shape[1:]) * dtype.itemsize)
         chunk = tuple(max(1, n) for n in array.shape)
         if chunk and math.prod(chunk) * dtype.itemsize > _NATIVE_CHUNK:
@@ -89,6 +101,8 @@ class Layout:
         ordered = not text and dtype.newbyteorder("S") != dtype
         first = Codec.of("vlen-utf8") if text else Codec.of("bytes", **({"endian": "little"} if ordered else {}))
         fill = None if array.fill is None or text else array.fill_scalar.astype(dtype).tobytes()
+        if not fill_survives(fill, dtype):
+            fill = None  # every chunk is written: nothing reads as fill
         return cls(array, True, dtype, chunk, CodecChain.of(first, compressor), fill)
 
     @property
@@ -171,6 +185,11 @@ def explicit_fill(layout: Layout) -> bool:
         return True
 
 
+def spelled_out(layout: Layout) -> bool:
+    """Whether unwritten chunks must be given bytes in Zarr 3, since readers lose bits of its ``fill_value``."""
+    return not layout.native and not fill_survives(layout.fill, layout.dtype)
+
+
 def layouts(combined: Combined, version: int, compressor: Codec) -> tuple[dict[str, Layout], dict[str, str]]:
     """The layout of every array that this Zarr version can hold, and the reason for every other.
 
@@ -222,6 +241,13 @@ def _layout(array: CombinedArray, known: bool, version: int, compressor: Codec) 
 def _prove(layout: Layout, version: int) -> None:
     """Build the metadata once; what has no exact form raises."""
     document: object = array_v3(layout) if version == 3 else array_v2(layout)
+    if version == 3 and spelled_out(layout) and any(v.sparse for v in layout.array.variants):
+        raise UnsupportedError(
+            f"{layout.array.path}: its unwritten chunks read as a NaN whose bits zarr loses in a fill value, and there are too "
+            "many to give each one bytes; publish it as a store (rechunk)",
+            kind="fill",
+            array=layout.array.path,
+        )
     try:
         strict_json(document)
     except (ValueError, UnicodeEncodeError) as error:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from drystone.codecs.chain import Codec
+from drystone.codecs.encode import encode_chunk
 from drystone.emit.boxes import ReferenceWriter
 from drystone.emit.columns import check_states, chunk_bytes
-from drystone.emit.documents import Layout, array_v3, group_v3, layouts, skipped, strict_json
+from drystone.emit.documents import Layout, array_v3, group_v3, layouts, skipped, spelled_out, strict_json
 from drystone.emit.icechunk_count import count_chunks, run_in_zarr
 from drystone.emit.icechunk_repo import containers_differ, open_or_create, repository_config, storage
 from drystone.emit.ledger import LEDGER_GROUP, Ledger
@@ -237,6 +238,11 @@ def _write_references(
     path, native = layout.array.path, 0
     names = frozenset(c.name for c in (store.session.config.virtual_chunk_containers or {}).values() if c.name)
     writer = ReferenceWriter(store, view, path, names, checksums)
+    fill = (
+        encode_chunk(np.full(layout.chunk_shape, layout.array.fill_scalar), layout.codecs, layout.dtype)
+        if spelled_out(layout)
+        else None
+    )
     for batch in view.references(path):
         check_states(batch, path)
         plain = batch.state == State.REFERENCED
@@ -248,6 +254,11 @@ def _write_references(
             if data is not None:
                 _put(store, _chunk_key(path, tuple(batch.coords[:, i].tolist())), data)
                 native += 1
+        if fill is not None:
+            unwritten = batch.coords[:, batch.state == State.MISSING].T.tolist()
+            for coords in unwritten:
+                _put(store, _chunk_key(path, tuple(coords)), fill)
+            native += len(unwritten)
     return _Sent(writer.count, native)
 
 

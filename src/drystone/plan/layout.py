@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from drystone.codecs.chain import CodecChain
+from drystone.codecs.zarr_forms import fill_survives, packed_dtype
 from drystone.errors import ConfigError, PlanError
 from drystone.grid.chunk_grid import ChunkGrid
 from drystone.model.array import dtype_from_json, dtype_to_json
@@ -97,13 +98,7 @@ class TargetLayout:
     @property
     def stored_dtype(self) -> np.dtype:
         """What a stored element is: little-endian, fields without gaps."""
-        if self.dtype.kind == "T":
-            return self.dtype
-        if self.dtype.names is not None:
-            assert self.dtype.fields is not None
-            packed = np.dtype([(n, self.dtype.fields[n][0]) for n in self.dtype.names])
-            return packed.newbyteorder("<")
-        return self.dtype.newbyteorder("<")
+        return packed_dtype(self.dtype)
 
     @property
     def fill_scalar(self) -> np.ndarray:
@@ -209,9 +204,11 @@ def parse_size(text: str) -> int:
 def _stored_fill(array: CombinedArray) -> bytes:
     if array.dtype.kind == "T":
         return b""
-    blank = TargetLayout("/", (), (), array.dtype, (), None, CodecChain.of("bytes"), b"")
+    stored = packed_dtype(array.dtype)
     # the bits, not the value: a NaN's payload and -0.0 stay
-    return np.ascontiguousarray(array.fill_scalar).astype(blank.stored_dtype).tobytes()
+    fill = array.fill_scalar.astype(stored).tobytes()
+    # what readers would read as another NaN is written out like any value
+    return fill if fill_survives(fill, stored) else bytes(len(fill))
 
 
 def whole_layout(array: CombinedArray, output: OutputOptions) -> TargetLayout:

@@ -315,13 +315,13 @@ def _array_rows(entries: Sequence[_Entry], texts: dict[int, tuple[str, str]], at
 def _coordinate_bytes(values: NDArray[np.generic] | None) -> bytes | None:
     if values is None:
         return None
-    if values.dtype.kind in "TUSO":
-        return json.dumps([v.decode() if isinstance(v, bytes) else str(v) for v in values.reshape(-1).tolist()]).encode()
+    if values.dtype.kind in "TUO":
+        return json.dumps([str(v) for v in values.reshape(-1).tolist()]).encode()
     return np.ascontiguousarray(values, values.dtype.newbyteorder("=")).tobytes()
 
 
 def coordinate_from_bytes(data: bytes, spec: model_array.ArraySpec) -> NDArray[np.generic]:
     """Read back the ``coordinate`` of an arrays row."""
-    if spec.dtype.kind in "TUSO":
+    if spec.dtype.kind in "TUO":
         return np.array(json.loads(data), np.dtypes.StringDType()).reshape(spec.shape)
     return np.frombuffer(data, spec.native_dtype).reshape(spec.shape)

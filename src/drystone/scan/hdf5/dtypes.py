@@ -121,7 +121,7 @@ def _dtype(tid: h5t.TypeID, depth: int) -> AnyDtype:
     if kind == _STRING:
         if tid.is_variable_str():
             raise UnsupportedType("variable-length", "it holds variable-length text inside a compound")
-        return np.dtype(f"S{tid.get_size()}")
+        return _fixed_text(tid)
     if kind == _ENUM:
         return _enum(tid)
     if kind == _COMPOUND:
@@ -139,6 +139,17 @@ def _dtype(tid: h5t.TypeID, depth: int) -> AnyDtype:
     if kind == _VLEN:
         raise UnsupportedType("variable-length", "it holds variable-length sequences, whose values lie on the file's heap")
     raise UnsupportedType("type", "its HDF5 type class (time) has no values that another library reads")
+
+
+def _fixed_text(tid: h5t.TypeStringID) -> AnyDtype:
+    """Text whose padding is not part of it: only null padding is what NumPy strips, so the library cuts the others."""
+    size, padding = int(tid.get_size()), tid.get_strpad()
+    if padding == h5t.STR_SPACEPAD:
+        raise _Converted("text padded with spaces")
+    if padding == h5t.STR_NULLTERM and size > 1:
+        # writers in C leave whatever there was after the terminator
+        raise _Converted("text that ends at its first NUL")
+    return np.dtype(f"S{size}")
 
 
 def _integer(tid: h5t.TypeIntegerID) -> AnyDtype:

@@ -23,6 +23,7 @@ __all__ = ["HeaderAttribute", "header_attributes", "scale_addresses"]
 
 _CACHED_BYTES = 512  # a longer message is decoded each time
 _NUMBER, _FLOAT, _STRING, _VLEN = 0, 1, 3, 9
+_NULLTERM, _NULLPAD, _SPACEPAD = range(3)  # padding of fixed-length text
 
 # class, bit field, size and properties of the numbers that NumPy has: (bytes after the size) by kind
 _IEEE = {
@@ -139,7 +140,7 @@ def _value(name: bytes, raw_type: bytes, shape: tuple[int, ...] | None, data: by
         raise _UnexpectedError
     data = data[:nbytes]
     if kind == _STRING:
-        return HeaderAttribute(name, _fixed_text(data, size, shape), shape)
+        return HeaderAttribute(name, _fixed_text(data, size, shape, bits & 15), shape)
     if kind == _VLEN and shape is not None and size == DESCRIPTOR.itemsize:
         base = raw_type[8] & 15
         if bits & 15 == 1:
@@ -157,14 +158,22 @@ def _value(name: bytes, raw_type: bytes, shape: tuple[int, ...] | None, data: by
     return HeaderAttribute(name, Attribute(little.str, shape or None, values), shape)
 
 
-def _fixed_text(data: bytes, size: int, shape: tuple[int, ...] | None) -> Attribute:
+def _fixed_text(data: bytes, size: int, shape: tuple[int, ...] | None, padding: int) -> Attribute:
+    """Text without its padding, as the library cuts it: at the first NUL, or trailing NULs or spaces."""
     if shape is None:
         return Attribute.of("")
-    if shape == ():
-        return Attribute.of(data.rstrip(b"\0"))
     if size == 0:
         raise _UnexpectedError
-    return Attribute.of(np.frombuffer(data, f"S{size}").reshape(shape))
+    items = [data[i : i + size] for i in range(0, len(data), size)]
+    if padding == _NULLTERM:
+        items = [item.split(b"\0", 1)[0] for item in items]
+    elif padding == _SPACEPAD:
+        items = [item.rstrip(b" ") for item in items]
+    elif padding != _NULLPAD:
+        raise _UnexpectedError
+    if shape == ():
+        return Attribute.of(items[0].rstrip(b"\0"))
+    return Attribute.of(np.array(items, f"S{size}").reshape(shape))
 
 
 def _number(kind: int, bits: int, size: int, properties: bytes) -> np.dtype[np.generic] | None:
