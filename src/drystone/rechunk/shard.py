@@ -68,8 +68,9 @@ class ChunkEncoder:
             stored = self._scratch()
             if block.shape != layout.chunk:
                 stored[...] = self._fill
-            # the Ellipsis keeps an array where the one element of a scalar would come out
-            np.copyto(stored[(*(slice(0, n) for n in block.shape), ...)], block, casting="equiv")
+            # without axes, indexing would take the one element out of its array
+            part = stored[tuple(slice(0, n) for n in block.shape)] if block.shape else stored
+            np.copyto(part, block, casting="equiv")
         raw = stored.reshape(-1).view(np.uint8) if stored.size else np.zeros(0, np.uint8)
         if _all_fill(raw, layout.fill):
             return None
