@@ -14,6 +14,7 @@ The vocabulary is that of the package ``zarr-indexing``, whose ``plan_chunks`` i
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from drystone.grid.chunk_grid import ChunkGrid
 from drystone.grid.dimension import DimensionGrid
 from drystone.grid.selection import Indexed, NormalAxis, Selection, Strided, normalise
 
-__all__ = ["AxisSet", "ChunkOperation", "ChunkOperations", "IndexedSet", "StridedSet", "plan_box", "plan_selection"]
+__all__ = ["AxisPart", "AxisSet", "ChunkOperation", "ChunkOperations", "IndexedSet", "StridedSet", "plan_box", "plan_selection"]
 
 type Int64 = NDArray[np.int64]
 type AxisPart = slice | Int64
@@ -253,21 +254,29 @@ class ChunkOperations:
         """Operation ``i`` in C order."""
         if not 0 <= i < len(self):
             raise IndexError(f"operation {i} of {len(self)}")
-        return self.combine(tuple(int(k) for k in np.unravel_index(i, self.touched)) if self.sets else ())
-
-    def combine(self, rows: tuple[int, ...]) -> ChunkOperation:
-        """The operation made of one row of each axis's table."""
-        parts = [s.parts(r) for s, r in zip(self.sets, rows, strict=True)]
-        local, out = tuple(p[0] for p in parts), tuple(p[1] for p in parts)
-        if sum(isinstance(p, np.ndarray) for p in local) > 1:
-            # two arrays side by side would be paired by NumPy; spread them over a mesh
-            local, out = _mesh(local), _mesh(out)
-        full = all(bool(s.full[r]) for s, r in zip(self.sets, rows, strict=True))
-        coords = tuple(int(s.chunk[r]) for s, r in zip(self.sets, rows, strict=True))
-        return ChunkOperation(coords, local, out, "full" if full else "partial")
+        rows = np.unravel_index(i, self.touched) if self.sets else ()
+        return _operation(tuple(_row(s, int(k)) for s, k in zip(self.sets, rows, strict=True)))
 
     def __iter__(self) -> Iterator[ChunkOperation]:
-        return (self.combine(rows) for rows in np.ndindex(*self.touched))
+        rows = [[_row(s, k) for k in range(len(s))] for s in self.sets]
+        return map(_operation, itertools.product(*rows))
+
+
+type _Row = tuple[int, AxisPart, AxisPart, bool]
+
+
+def _row(axis: AxisSet, k: int) -> _Row:
+    """Chunk, what to read within it, where that goes, and whether it is all of the chunk: along one axis."""
+    return (int(axis.chunk[k]), *axis.parts(k), bool(axis.full[k]))
+
+
+def _operation(rows: tuple[_Row, ...]) -> ChunkOperation:
+    """The operation made of one row of each axis's table."""
+    local, out = tuple([r[1] for r in rows]), tuple([r[2] for r in rows])
+    if sum([isinstance(p, np.ndarray) for p in local]) > 1:
+        # two arrays side by side would be paired by NumPy; spread them over a mesh
+        local, out = _mesh(local), _mesh(out)
+    return ChunkOperation(tuple([r[0] for r in rows]), local, out, "full" if all(r[3] for r in rows) else "partial")
 
 
 def _mesh(parts: tuple[AxisPart, ...]) -> tuple[Int64, ...]:

@@ -8,7 +8,6 @@ a few chunks.
 from __future__ import annotations
 
 import itertools
-import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from drystone.grid.operations import AxisPart
+from drystone.grid.shards import ShardGrid, plan_shard_box
 from drystone.model.task import StoredObject
 from drystone.plan.layout import TargetLayout
 from drystone.plan.memory import BATCH_BYTES
@@ -32,37 +33,22 @@ class _Batch:
 
     cell: tuple[int, ...]
     places: tuple[int, ...]  # in C order of the full cell
-    boxes: tuple[tuple[slice, ...], ...]  # in the slab
+    boxes: tuple[tuple[AxisPart, ...], ...]  # in the slab
     last: bool
 
 
 def _batches(layout: TargetLayout, start: Sequence[int], stop: Sequence[int]) -> Iterator[_Batch]:
     """Inner chunks of a region, cell by cell, in C order; those beyond the array's end are left out."""
     per_batch = max(1, BATCH_BYTES // max(layout.chunk_bytes, 1))
-    cells = [range(a // c, -(-b // c)) for a, b, c in zip(start, stop, layout.cell, strict=True)]
-    for cell in itertools.product(*cells):
-        first = [i * c for i, c in zip(cell, layout.cell, strict=True)]
-        end = [min(f + c, b) for f, c, b in zip(first, layout.cell, stop, strict=True)]
-        inner = [range(-(-(e - f) // k)) for f, e, k in zip(first, end, layout.chunk, strict=True)]
-        total, done = math.prod(len(r) for r in inner), 0
-        for group in itertools.batched(itertools.product(*inner), per_batch):
+    for cell in plan_shard_box(tuple(start), tuple(stop), ShardGrid(layout.cells, layout.chunk_grid)):
+        total, done = len(cell.operations), 0
+        place = np.zeros(total, np.intp)
+        for coords, n in zip(cell.inner_coords, layout.inner_grid, strict=True):
+            place = place * n + coords
+        for group in itertools.batched(zip(place.tolist(), cell.operations, strict=True), per_batch):
             done += len(group)
-            places = tuple(_place(at, layout.inner_grid) for at in group)
-            boxes = tuple(
-                tuple(
-                    slice(f + i * k - a, min(f + (i + 1) * k, e) - a)
-                    for i, k, f, e, a in zip(at, layout.chunk, first, end, start, strict=True)
-                )
-                for at in group
-            )
-            yield _Batch(cell, places, boxes, done == total)
-
-
-def _place(at: Sequence[int], grid: Sequence[int]) -> int:
-    place = 0
-    for i, n in zip(at, grid, strict=True):
-        place = place * n + i
-    return place
+            places, operations = zip(*group, strict=True)
+            yield _Batch(cell.shard_coords, places, tuple(o.out_selection for o in operations), done == total)
 
 
 def write_region(
