@@ -8,19 +8,23 @@ thousand granules cost milliseconds.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drystone.grid.selection import Indexed, NormalAxis, Strided
+from drystone.grid.dimension import RectilinearDimension
+from drystone.grid.operations import resolve_axis
+from drystone.grid.parts import AxisPart, elements
+from drystone.grid.selection import Indexed, NormalAxis
 from drystone.model.array import ArraySpec
 from drystone.model.placement import Placements
 
 __all__ = ["Lead", "Segments", "cut", "resolve"]
 
 type Int64 = NDArray[np.int64]
-type AxisPart = slice | Int64
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ class Lead:
     """
 
     segment: NDArray[np.intp]
-    parts: list[tuple[AxisPart, AxisPart]]
+    parts: Sequence[tuple[AxisPart, AxisPart]]
     gap: Int64
 
 
@@ -112,62 +116,19 @@ def cut(placements: Placements, variants: tuple[ArraySpec, ...], axis: NormalAxi
 
 
 def resolve(segments: Segments, axis: NormalAxis) -> Lead:
-    """What a request touches."""
-    return _indexed(segments, axis) if isinstance(axis, Indexed) else _strided(segments, axis)
-
-
-def _strided(segments: Segments, axis: Strided) -> Lead:
-    low, _ = bounds(axis)
-    step = abs(axis.step)
-    # selected elements are low + k * step; those of a segment are first <= k < stop
-    first = np.maximum(0, -((low - segments.dest) // step))
-    stop = np.minimum(axis.count, -((low - segments.dest - segments.size) // step))
-    kept = np.flatnonzero(stop > first)
-    first, stop = first[kept], stop[kept]
-    covered = stop - first
-    gap = np.zeros(0, np.int64)
-    if int(covered.sum()) < axis.count:
-        held = np.zeros(axis.count + 1, np.int64)
-        np.add.at(held, first, 1)
-        np.add.at(held, stop, -1)
-        gap = np.flatnonzero(np.cumsum(held[:-1]) == 0).astype(np.int64)
-    local = segments.local[kept] + low + first * step - segments.dest[kept]
-    rows = zip(local.tolist(), first.tolist(), covered.tolist(), strict=True)
-    parts: list[tuple[AxisPart, AxisPart]]
-    if axis.step > 0:
-        parts = [(slice(a, a + step * (n - 1) + 1, step), slice(k, k + n)) for a, k, n in rows]
-    else:
-        # read forwards, written backwards from the end
-        gap = axis.count - 1 - gap[::-1]
-        end = axis.count - 1
-        parts = [
-            (slice(a, a + step * (n - 1) + 1, step), slice(end - k, None if end - k - n < 0 else end - k - n, -1))
-            for a, k, n in rows
-        ]
-    return Lead(kept, parts, gap)
-
-
-def _indexed(segments: Segments, axis: Indexed) -> Lead:
-    where = np.searchsorted(segments.dest, axis.indices, side="right") - 1
-    held = where >= 0
-    held[held] = axis.indices[held] < segments.dest[where[held]] + segments.size[where[held]]
-    gap = np.flatnonzero(~held).astype(np.int64)
-    order = np.argsort(where, kind="stable")
-    order = order[held[order]]
-    grouped = where[order]
-    kept, first = np.unique(grouped, return_index=True)
-    edges = [*first.tolist(), len(order)]
-    shift = segments.local - segments.dest
-    parts: list[tuple[AxisPart, AxisPart]] = []
-    for segment, a, b in zip(kept.tolist(), edges[:-1], edges[1:], strict=True):
-        places = order[a:b].astype(np.int64)
-        parts.append((_as_slice(axis.indices[places] + shift[segment]), _as_slice(places)))
-    return Lead(kept.astype(np.intp), parts, gap)
-
-
-def _as_slice(values: Int64) -> AxisPart:
-    """One element, or a run of neighbours, as a slice: no copy is made then."""
-    n = len(values)
-    if n == 1 or (int(values[-1]) - int(values[0]) == n - 1 and np.all(np.diff(values) == 1)):
-        return slice(int(values[0]), int(values[-1]) + 1, 1)
-    return values
+    """What a request touches: the grid's planner over one axis whose pieces are the segments and the gaps between them."""
+    _, high = bounds(axis)
+    stop = segments.dest + segments.size
+    edges = np.unique(np.concatenate([[0, high + 1], segments.dest, stop]))
+    owner = np.searchsorted(segments.dest, edges[:-1], side="right") - 1
+    held = owner >= 0
+    held[held] = edges[:-1][held] < stop[owner[held]]
+    touched = resolve_axis(axis, RectilinearDimension(tuple(np.diff(edges).tolist())))
+    segment, kept = owner[touched.chunk], held[touched.chunk]
+    shift = np.zeros(len(touched), np.int64)
+    shift[kept] = segments.local[segment[kept]]
+    parts = touched.moved(shift).parts()
+    if kept.all():
+        return Lead(segment, parts, np.zeros(0, np.int64))
+    gaps = [elements(out) for (_, out), is_held in zip(parts, kept.tolist(), strict=True) if not is_held]
+    return Lead(segment[kept], list(itertools.compress(parts, kept.tolist())), np.sort(np.concatenate(gaps)))

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drystone.fetch.lead import AxisPart
 from drystone.fetch.request import Place
+from drystone.grid.parts import AxisPart, elements, moved, span
 
-__all__ = ["Piece", "is_worth_cutting", "moved", "pieces", "span"]
+__all__ = ["Piece", "is_worth_cutting", "pieces"]
 
 # smaller chunks are read whole, in one call with their neighbours
 _LEAST_CHUNK = 64 << 10
@@ -35,23 +35,6 @@ class Piece:
     shape: tuple[int, ...]
     local: tuple[AxisPart, ...]
     out: tuple[AxisPart, ...]
-
-
-def span(part: AxisPart) -> tuple[int, int]:
-    """First element of a part, and one past its last, whatever its direction."""
-    if isinstance(part, np.ndarray):
-        return int(part.min()), int(part.max()) + 1
-    step = part.step or 1
-    numbers = range(part.start, -1 if part.stop is None else part.stop, step)
-    return min(numbers[0], numbers[-1]), max(numbers[0], numbers[-1]) + 1
-
-
-def moved(part: AxisPart, by: int) -> AxisPart:
-    """A part counted from element ``by``."""
-    if isinstance(part, np.ndarray):
-        return part - by
-    stop = -1 if part.stop is None else part.stop
-    return slice(part.start - by, None if stop - by < 0 else stop - by, part.step)
 
 
 def is_worth_cutting(place: Place, itemsize: int) -> bool:
@@ -100,19 +83,13 @@ def _blocks(local: AxisPart, out: AxisPart, row_bytes: int) -> Iterator[tuple[in
             stop = min(b, first + most)
             yield first, stop, slice(0, stop - first, 1), slice(out.start + first - a, out.start + stop - a)
         return
-    elements = (
-        local if isinstance(local, np.ndarray) else np.arange(local.start, -1 if local.stop is None else local.stop, local.step)
-    )
-    places = np.arange(len(elements)) if isinstance(out, slice) else out
-    if isinstance(out, slice):
-        step = out.step or 1
-        places = out.start + step * places
-    order = np.argsort(elements, kind="stable")
-    elements, places = elements[order], places[order]
+    wanted, places = elements(local), elements(out)
+    order = np.argsort(wanted, kind="stable")
+    wanted, places = wanted[order], places[order]
     # a block ends before a gap that costs more to read than another request, or when it is full
-    number = np.cumsum(np.r_[0, (np.diff(elements) - 1) * row_bytes > _GAP])
-    number = number * (b // most + 1) + elements // most
-    edges = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(elements)]
+    number = np.cumsum(np.r_[0, (np.diff(wanted) - 1) * row_bytes > _GAP])
+    number = number * (b // most + 1) + wanted // most
+    edges = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(wanted)]
     for i, j in itertools.pairwise(edges):
-        first, stop = int(elements[i]), int(elements[j - 1]) + 1
-        yield first, stop, elements[i:j] - first, places[i:j]
+        first, stop = int(wanted[i]), int(wanted[j - 1]) + 1
+        yield first, stop, wanted[i:j] - first, places[i:j]

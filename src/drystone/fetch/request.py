@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drystone.errors import TableError
-from drystone.fetch.lead import AxisPart, Lead, Segments, cut, resolve
+from drystone.fetch.lead import Lead, Segments, cut, resolve
 from drystone.grid.dimension import RegularDimension
 from drystone.grid.operations import resolve_axis
+from drystone.grid.parts import AxisPart
 from drystone.grid.selection import NormalAxis
 from drystone.model.array import ArraySpec
 from drystone.model.chunk_rows import RowBatch
@@ -278,7 +279,7 @@ def _table(axis: NormalAxis, spec: ArraySpec, a: int) -> AxisTable:
     number = np.full(dimension.n_chunks, -1, np.intp)
     number[touched.chunk] = np.arange(len(touched))
     encoded = np.full(len(touched), edge) if spec.padded else dimension.data_sizes(touched.chunk)
-    return AxisTable(number, [Part.of(*touched.parts(i), n) for i, n in enumerate(encoded.tolist())])
+    return AxisTable(number, [Part.of(*p, n) for p, n in zip(touched.parts(), encoded.tolist(), strict=True)])
 
 
 def _check(array: CombinedArray, spec: ArraySpec, axis: int | None) -> None:

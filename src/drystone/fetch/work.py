@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from drystone.codecs.decode import Decoder, decoder
 from drystone.errors import DecodeError, DrystoneError, TableError
-from drystone.fetch.lead import AxisPart
-from drystone.fetch.plain import is_worth_cutting, moved, pieces, span
+from drystone.fetch.plain import is_worth_cutting, pieces
 from drystone.fetch.request import Group, Matches, Place
 from drystone.fetch.source import GranuleSource
+from drystone.grid.parts import AxisPart, mesh, moved, span
 from drystone.model.chunk_rows import RowBatch, State
 
 __all__ = ["Call", "Work", "make_work", "put"]
@@ -262,8 +262,7 @@ def check_states(group: Group, batch: RowBatch, found: Matches, source_of: Calla
 def put(out: NDArray[np.generic], where: tuple[AxisPart, ...], values: NDArray[np.generic] | np.generic) -> None:
     """Assign to an orthogonal part of ``out``."""
     if sum(isinstance(p, np.ndarray) for p in where) > 1:
-        meshed = np.ix_(*(np.arange(n)[p] for p, n in zip(where, out.shape, strict=True)))
-        out[meshed] = values
+        out[mesh(where)] = values
     else:
         out[where] = values
 

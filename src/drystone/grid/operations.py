@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 
 from drystone.grid.chunk_grid import ChunkGrid
 from drystone.grid.dimension import DimensionGrid
+from drystone.grid.parts import AxisPart, as_part, mesh
 from drystone.grid.selection import Indexed, NormalAxis, Selection, Strided, normalise
 
-__all__ = ["AxisPart", "AxisSet", "ChunkOperation", "ChunkOperations", "IndexedSet", "StridedSet", "plan_box", "plan_selection"]
+__all__ = ["AxisSet", "ChunkOperation", "ChunkOperations", "IndexedSet", "StridedSet", "plan_box", "plan_selection"]
 
 type Int64 = NDArray[np.int64]
-type AxisPart = slice | Int64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,11 +80,17 @@ class StridedSet:
             self.full[rows],
         )
 
-    def parts(self, row: int) -> tuple[slice, slice]:
-        """What row ``row`` reads within its chunk, and where it goes in the result."""
-        start, n, origin = int(self.local_start[row]), int(self.extent[row]), int(self.origin[row])
-        stop = start + self.stride * (n - 1) + (1 if self.stride > 0 else -1)
-        return slice(start, None if stop < 0 else stop, self.stride), slice(origin, origin + n)
+    def moved(self, by: Int64) -> StridedSet:
+        """Each chunk's elements counted from ``-by``, one number a row: for chunks that are parts of larger ones."""
+        return replace(self, local_start=self.local_start + by)
+
+    def parts(self) -> list[tuple[slice, slice]]:
+        """For each row, what it reads within its chunk, and where that goes in the result."""
+        step, past = self.stride, 1 if self.stride > 0 else -1
+        starts = self.local_start
+        stops = starts + step * (self.extent - 1) + past
+        rows = zip(starts.tolist(), stops.tolist(), self.origin.tolist(), (self.origin + self.extent).tolist(), strict=True)
+        return [(slice(a, None if b < 0 else b, step), slice(first, stop)) for a, b, first, stop in rows]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,26 +131,23 @@ class IndexedSet:
             self.full[rows],
         )
 
-    def parts(self, row: int) -> tuple[AxisPart, AxisPart]:
-        """What row ``row`` reads within its chunk, and where it goes in the result; slices where they say the same."""
-        run = slice(int(self.pointer[row]), int(self.pointer[row + 1]))
-        local, positions = _as_slice(self.local[run]), _as_slice(self.positions[run])
-        if isinstance(local, slice) and isinstance(positions, slice):
-            return local, positions
-        return self.local[run], self.positions[run]
+    def moved(self, by: Int64) -> IndexedSet:
+        """Each chunk's elements counted from ``-by``, one number a row: for chunks that are parts of larger ones."""
+        local = self.local.copy()
+        local[self.pointer[0] : self.pointer[-1]] += np.repeat(by, self.extent)
+        return replace(self, local=local)
+
+    def parts(self) -> list[tuple[AxisPart, AxisPart]]:
+        """For each row, what it reads within its chunk, and where that goes in the result; slices where both are such."""
+        out: list[tuple[AxisPart, AxisPart]] = []
+        for a, b in itertools.pairwise(self.pointer.tolist()):
+            local, positions = as_part(self.local[a:b]), as_part(self.positions[a:b])
+            sliced = isinstance(local, slice) and isinstance(positions, slice)
+            out.append((local, positions) if sliced else (self.local[a:b], self.positions[a:b]))
+        return out
 
 
 type AxisSet = StridedSet | IndexedSet
-
-
-def _as_slice(values: Int64) -> AxisPart:
-    """Ascending runs as a slice: reading with a slice copies nothing."""
-    if len(values) == 1:
-        return slice(int(values[0]), int(values[0]) + 1, 1)
-    step = int(values[1] - values[0])
-    if step > 0 and np.all(np.diff(values) == step):
-        return slice(int(values[0]), int(values[-1]) + 1, step)
-    return values
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -254,20 +257,23 @@ class ChunkOperations:
         """Operation ``i`` in C order."""
         if not 0 <= i < len(self):
             raise IndexError(f"operation {i} of {len(self)}")
-        rows = np.unravel_index(i, self.touched) if self.sets else ()
-        return _operation(tuple(_row(s, int(k)) for s, k in zip(self.sets, rows, strict=True)))
+        at = np.unravel_index(i, self.touched) if self.sets else ()
+        return next(iter(self._part(tuple(slice(int(k), int(k) + 1) for k in at))))
+
+    def _part(self, rows: tuple[slice, ...]) -> ChunkOperations:
+        return ChunkOperations(tuple(s.take(r) for s, r in zip(self.sets, rows, strict=True)), self.kept_shape, self.dropped)
 
     def __iter__(self) -> Iterator[ChunkOperation]:
-        rows = [[_row(s, k) for k in range(len(s))] for s in self.sets]
-        return map(_operation, itertools.product(*rows))
+        return map(_operation, itertools.product(*(_rows(s) for s in self.sets)))
 
 
 type _Row = tuple[int, AxisPart, AxisPart, bool]
 
 
-def _row(axis: AxisSet, k: int) -> _Row:
+def _rows(axis: AxisSet) -> list[_Row]:
     """Chunk, what to read within it, where that goes, and whether it is all of the chunk: along one axis."""
-    return (int(axis.chunk[k]), *axis.parts(k), bool(axis.full[k]))
+    rows = zip(axis.chunk.tolist(), axis.parts(), axis.full.tolist(), strict=True)
+    return [(chunk, local, out, full) for chunk, (local, out), full in rows]
 
 
 def _operation(rows: tuple[_Row, ...]) -> ChunkOperation:
@@ -275,20 +281,8 @@ def _operation(rows: tuple[_Row, ...]) -> ChunkOperation:
     local, out = tuple([r[1] for r in rows]), tuple([r[2] for r in rows])
     if sum([isinstance(p, np.ndarray) for p in local]) > 1:
         # two arrays side by side would be paired by NumPy; spread them over a mesh
-        local, out = _mesh(local), _mesh(out)
+        local, out = mesh(local), mesh(out)
     return ChunkOperation(tuple([r[0] for r in rows]), local, out, "full" if all(r[3] for r in rows) else "partial")
-
-
-def _mesh(parts: tuple[AxisPart, ...]) -> tuple[Int64, ...]:
-    arrays = []
-    for p in parts:
-        if isinstance(p, slice):
-            step = p.step or 1
-            stop = -1 if p.stop is None else p.stop
-            arrays.append(np.arange(p.start, stop, step, dtype=np.int64))
-        else:
-            arrays.append(p)
-    return np.ix_(*arrays)
 
 
 def plan_selection(selection: Selection, grid: ChunkGrid) -> ChunkOperations:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from drystone.grid.operations import AxisPart
+from drystone.grid.parts import AxisPart
 from drystone.grid.shards import ShardGrid, plan_shard_box
 from drystone.model.task import StoredObject
 from drystone.plan.layout import TargetLayout
