@@ -45,6 +45,18 @@ _BRANCH = "main"
 _STAGING = "drystone-staging"  # holds a commit until it is proved; readers of main never see it before
 
 
+# the system's words in Icechunk's errors: kind and remedy
+_FULL = ("no-space", "nothing was published: free some space (or inodes) and run again")
+_DENIED = ("no-permission", "nothing was published")
+_CAUSES = {
+    "No space left": _FULL,
+    "uota exceeded": _FULL,
+    "File too large": ("no-space", "nothing was published: a file would exceed the size limit (ulimit -f)"),
+    "ermission denied": _DENIED,
+    "Read-only file system": _DENIED,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class _Sent:
     """What went into one array: references and natively written chunks."""
@@ -159,8 +171,11 @@ def _errors(address: str) -> Iterator[None]:
             target=address,
         ) from error
     except icechunk.IcechunkError as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise StorageError(f"{address}: Icechunk failed: {first}", kind="icechunk", target=address) from error
+        text = str(error).strip() or type(error).__name__
+        kind, remedy = next((v for words, v in _CAUSES.items() if words in text), ("icechunk", "nothing was published"))
+        raise StorageError(
+            f"{address}: Icechunk failed: {text.splitlines()[0]}; {remedy}", kind=kind, target=address
+        ) from error
 
 
 def _reconfigured(

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import cast
 
 from drystone import registry
+from drystone.codecs.zarr_forms import unkept_attributes
 from drystone.errors import UnsupportedError
 from drystone.execute.resources import resolve
 from drystone.model.options import ArchiveConfig, OutputOptions
@@ -23,6 +24,7 @@ from drystone.plan.shards import TaskPlan, plan_tasks
 from drystone.protocols import Emitter
 from drystone.rechunk.target import array_document
 from drystone.table.table import ReferenceTable
+from drystone.verify.run import ZARR_V3_FORMS
 
 __all__ = ["ArrayPlan", "OutputPlan", "RunPlan", "plan_archive", "plan_output"]
 
@@ -70,6 +72,15 @@ class OutputPlan:
     def refused(self) -> dict[str, str]:
         """Path to reason."""
         return {a.path: a.reason for a in self.arrays if a.mode == "refused"}
+
+    def notes(self, combined: Combined) -> tuple[str, ...]:
+        """Attributes that it cannot hold, one line each."""
+        if self.output.form not in ZARR_V3_FORMS:
+            return ()
+        arrays = [combined.array(p) for p in self.published]
+        return tuple(
+            f"{self.output.at}: {a.path}: {w}" for a in arrays for w in unkept_attributes(a.attributes, a.dtype).values()
+        )
 
 
 @dataclass(frozen=True, slots=True)

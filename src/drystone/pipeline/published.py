@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from drystone.errors import StorageError
 from drystone.model.options import OutputOptions
+from drystone.model.release import Release
 from drystone.pipeline.archive import Archive
 
-__all__ = ["PublishedRecord", "read_published", "recorded", "write_published"]
+__all__ = ["PublishedRecord", "is_released", "read_published", "recorded", "write_published"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,14 @@ def _read(archive: Archive, output: OutputOptions) -> tuple[str, PublishedRecord
             return None
         raise
     return str(record["at"]), PublishedRecord(record["identity"], tuple(record["arrays"]), record["verified"])
+
+
+def is_released(releases: Sequence[Release], published: Iterable[tuple[str, str, str]]) -> bool:
+    """Whether the last release names just these outputs: (form, address, identity) of each.
+
+    A run that was killed, or whose disk was full, between its last publish and its record left one unnamed.
+    """
+    return bool(releases) and {(o.form, o.address, o.identity) for o in releases[-1].outputs} == set(published)
 
 
 def write_published(archive: Archive, output: OutputOptions, record: PublishedRecord) -> None:

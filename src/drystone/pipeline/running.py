@@ -23,7 +23,7 @@ from drystone.model.release import OutputIdentity, Release
 from drystone.pipeline.archive import Archive
 from drystone.pipeline.combined import Whole, fetcher_for, whole_of
 from drystone.pipeline.planning import OutputPlan, RunPlan, plan_archive, plan_output
-from drystone.pipeline.published import PublishedRecord, read_published, write_published
+from drystone.pipeline.published import PublishedRecord, is_released, read_published, write_published
 from drystone.pipeline.scan import ScanReport, listed_granules, scan_archive
 from drystone.pipeline.storing import StoreWork, ask, run_store, store_work
 from drystone.pipeline.targets import claim_targets
@@ -128,8 +128,10 @@ def run_archive(
         for w in work.values() if not accept_changes else ():
             ask(archive, w)
         reports = [_run_output(archive, whole, p, work.get(p.index), lease.check, progress) for p in plans]
-        release = _record_release(archive, whole, plans, reports) if any(r.fresh for r in reports) else None
-    return RunReport(scan, tuple(reports), release, whole.combined.warnings)
+        named = is_released(whole.table.releases(), [(r.form, r.at, r.identity) for r in reports])
+        release = None if named else _record_release(archive, whole, plans, reports)
+    notes = [note for p in plans for note in p.notes(whole.combined)]
+    return RunReport(scan, tuple(reports), release, (*whole.combined.warnings, *notes))
 
 
 def _gone(archive: Archive, scan: ScanReport) -> ConsentNeeded:

@@ -12,7 +12,7 @@ from drystone.model.options import OutputOptions
 from drystone.pipeline.archive import Archive
 from drystone.pipeline.granules import granule_rows
 from drystone.pipeline.plan_text import size
-from drystone.pipeline.published import read_published
+from drystone.pipeline.published import is_released, read_published
 from drystone.pipeline.storing import state_of
 from drystone.publish.lease import LeaseRecord, holder_of
 from drystone.rechunk.plan_file import load_plan
@@ -64,7 +64,8 @@ class StatusReport:
     """How far an archive is.
 
     ``running``: who holds the lease, or None. ``behind``: granules scanned since the last release, in no published form yet.
-    ``exit_code``: 0 all published, 3 a driver is at work, 4 something is left.
+    ``released``: the last release names the outputs as they are published. ``exit_code``: 0 all published, 3 a driver is at
+    work, 4 something is left.
     """
 
     name: str
@@ -75,6 +76,7 @@ class StatusReport:
     outputs: tuple[OutputStatus, ...]
     releases: int
     behind: int = 0
+    released: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -82,7 +84,7 @@ class StatusReport:
         if self.running is not None:
             return 3
         published = all(o.state == "published" for o in self.outputs)
-        return 0 if published and self.granules and not self.behind else 4
+        return 0 if published and self.granules and self.released and not self.behind else 4
 
     def to_json(self) -> dict[str, object]:
         """For ``--json``."""
@@ -95,6 +97,7 @@ class StatusReport:
             "outputs": [o.to_json() for o in self.outputs],
             "releases": self.releases,
             "behind": self.behind,
+            "released": self.released,
             "exit_code": self.exit_code,
         }
 
@@ -103,6 +106,8 @@ class StatusReport:
         out = [f"{self.name}: {self.granules:,} granules scanned, {len(self.set_aside)} set aside, {self.releases} releases"]
         if self.running is not None:
             out.append(f"  a driver is at work: {self.running.owner(time.time())}")
+        if not self.released and self.outputs and all(o.state == "published" for o in self.outputs):
+            out.append("  no release names the outputs as they are published: run `drystone run` to record it")
         if self.behind:
             out.append(f"  {self.behind} granules were scanned since the last release: run `drystone run` to publish them")
         out += [f"  set aside: {a}: {r}" for a, r in self.set_aside[:20]]
@@ -136,9 +141,10 @@ def status_of(archive: Archive) -> StatusReport:
         for path, _, reason in row.refused():
             refused.setdefault((path, reason), address)
     left_out = tuple((g, p, r) for (p, r), g in refused.items())
-    releases = len(table.releases())
+    releases = table.releases()
     behind = _behind(table) if releases else 0
-    return StatusReport(archive.config.name, scanned, aside, left_out, holder, outputs, releases, behind)
+    released = is_released(releases, [(o.form, o.at, o.identity or "") for o in outputs])
+    return StatusReport(archive.config.name, scanned, aside, left_out, holder, outputs, len(releases), behind, released)
 
 
 def _behind(table: ReferenceTable) -> int:

@@ -30,6 +30,7 @@ from types import TracebackType
 from typing import Self
 
 from drystone.errors import LeaseError, StorageError
+from drystone.storage.local import raise_storage_error
 from drystone.storage.store import Store
 
 __all__ = ["Lease", "LeaseRecord", "holder_of", "read_lease"]
@@ -255,7 +256,7 @@ class Lease:
             # group-writable where the umask says so; never truncated or removed
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as error:
-            raise StorageError(f"cannot open the lock file {path}: {error.strerror}", kind="io", path=path) from error
+            raise_storage_error(error, "open the lock file", path)
         try:
             self._lock_file(fd, path)
         except BaseException:

@@ -18,13 +18,13 @@ from typing import NoReturn
 from drystone.errors import StorageError
 from drystone.storage.stamp import Stamp
 
-__all__ = ["TEMPORARY_SUFFIX", "LocalStore"]
+__all__ = ["TEMPORARY_SUFFIX", "LocalStore", "raise_storage_error"]
 
 TEMPORARY_SUFFIX = ".drystone-tmp"
 
 _KINDS = {
     errno.ENOENT: ("not-found", "there is nothing under this name"),
-    errno.ENOTDIR: ("not-found", "there is nothing under this name"),
+    errno.ENOTDIR: ("not-found", "a part of this path is a file, no folder"),
     errno.EACCES: ("no-permission", "permission denied"),
     errno.EPERM: ("no-permission", "permission denied"),
     errno.EROFS: ("no-permission", "the file system is read-only"),
@@ -34,7 +34,8 @@ _KINDS = {
 }
 
 
-def _raise(error: OSError, action: str, path: str) -> NoReturn:
+def raise_storage_error(error: OSError, action: str, path: str) -> NoReturn:
+    """The system's error as ours: cannot ``action`` ``path``."""
     kind, text = _KINDS.get(error.errno or 0, ("io", error.strerror or str(error)))
     raise StorageError(f"cannot {action} {path}: {text}", kind=kind, path=path) from error
 
@@ -44,7 +45,7 @@ def _opened(path: str) -> tuple[int, int]:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        _raise(error, "read", path)
+        raise_storage_error(error, "read", path)
     found = os.fstat(fd)
     if S_ISREG(found.st_mode):
         return fd, found.st_size
@@ -99,7 +100,7 @@ class LocalStore:
             with open(fd, "rb") as f:
                 return f.read()
         except OSError as error:
-            _raise(error, "read", path)
+            raise_storage_error(error, "read", path)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Exactly ``length`` bytes from ``start``."""
@@ -127,7 +128,7 @@ class LocalStore:
                 out.append(data)
             return out
         except OSError as error:
-            _raise(error, "read", path)
+            raise_storage_error(error, "read", path)
         finally:
             os.close(fd)
 
@@ -143,7 +144,7 @@ class LocalStore:
                 os.fsync(f.fileno())
         except OSError as error:
             _unlink_quietly(temporary)
-            _raise(error, "write", path)
+            raise_storage_error(error, "write", path)
         return temporary
 
     def put(self, key: str, data: bytes | memoryview | Sequence[bytes | memoryview]) -> None:
@@ -156,7 +157,7 @@ class LocalStore:
             _sync_folder(os.path.dirname(path))
         except OSError as error:
             _unlink_quietly(temporary)
-            _raise(error, "write", path)
+            raise_storage_error(error, "write", path)
 
     def create(self, key: str, data: bytes) -> bool:
         """Write an object if there is none; a hard link is the create-only primitive that NFS honours too."""
@@ -167,7 +168,7 @@ class LocalStore:
         except FileExistsError:
             return False
         except OSError as error:
-            _raise(error, "create", path)
+            raise_storage_error(error, "create", path)
         finally:
             _unlink_quietly(temporary)
         _sync_folder(os.path.dirname(path))
@@ -179,7 +180,7 @@ class LocalStore:
         try:
             s = os.stat(path)
         except OSError as error:
-            _raise(error, "look at", path)
+            raise_storage_error(error, "look at", path)
         return Stamp(s.st_size, s.st_mtime_ns)
 
     def exists(self, key: str) -> bool:
@@ -197,7 +198,7 @@ class LocalStore:
         except FileNotFoundError:
             return
         except OSError as error:
-            _raise(error, "list", folder)
+            raise_storage_error(error, "list", folder)
         for entry in entries:
             if not entry.name.startswith(start) or entry.name.endswith(TEMPORARY_SUFFIX):
                 continue
@@ -218,7 +219,7 @@ class LocalStore:
         except FileNotFoundError:
             return
         except OSError as error:
-            _raise(error, "delete", path)
+            raise_storage_error(error, "delete", path)
 
     def sweep_temporary(self) -> int:
         """Remove temporary files that a killed writer left; the caller must be the only writer. Returns how many."""

@@ -44,6 +44,14 @@ _CONFIGURATION = {
     "delta.deletedFileRetentionDuration": "interval 30 days",
 }
 _TRIES = 4
+# the system's words in the library's errors
+_CAUSES = (
+    ("No space left", "no-space"),
+    ("uota", "no-space"),
+    ("File too large", "no-space"),
+    ("ermission denied", "no-permission"),
+    ("Read-only file system", "no-permission"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,9 +376,12 @@ class DeltaLog:
 
     def _fail(self, error: Exception, action: str) -> NoReturn:
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        for words, kind in (("No space left", "no-space"), ("uota", "no-space"), ("ermission denied", "no-permission")):
+        for words, kind in _CAUSES:
             if words in str(error):
-                raise StorageError(f"cannot {action} the table {self._uri}: {words}", kind=kind, path=self._uri) from error
+                remedy = "; free some and run again, what is done is kept" if kind == "no-space" else ""
+                raise StorageError(
+                    f"cannot {action} the table {self._uri}: {words}{remedy}", kind=kind, path=self._uri
+                ) from error
         if isinstance(error, OSError):
             raise StorageError(f"cannot {action} the table {self._uri}: {text}", kind="io", path=self._uri) from error
         raise TableError(f"cannot {action} the table {self._uri}: {text}", kind="log", path=self._uri) from error
