@@ -24,7 +24,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FILES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("slurm/*.md"), *ROOT.glob("benchmarks/*.md")])
+FOLDERS = ("benchmarks", "demo", "pipelines", "slurm")
+FILES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(p for f in FOLDERS for p in ROOT.glob(f"{f}/*.md"))])
 FENCE = re.compile(
     r"(?:^[ ]*<!-- not run: (?P<reason>.*?) -->\n\n?)?"
     r"^(?P<indent>[ ]*)```(?P<language>\w*)(?P<options>[^\n]*)\n(?P<body>.*?)^(?P=indent)```$",

@@ -19,6 +19,9 @@ from e2e import archives
 import drystone
 from drystone.errors import CombineError, ConsentNeeded, GranuleChanged, GranuleMissing, ScanError, VerifyError
 from drystone.pipeline import api
+from drystone.rechunk.shard import checksum
+from drystone.storage.local import LocalStore
+from drystone.table.table import ReferenceTable
 
 # fsspec reads Parquet references with fastparquet, which pandas 3 warns about
 pytestmark = pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated")
@@ -87,6 +90,19 @@ def test_a_second_run_changes_no_byte(archive):
     report = drystone.run(folder / "little.yaml")
     assert report.release is None
     assert {p: os.stat(folder / "out" / p).st_mtime_ns for p in archives.tree(folder / "out")} == before
+
+
+def test_the_table_tells_what_proved_each_task_once(archive):
+    """Receipts are folded into the table before the store is published, and not again by a run that finds it up to date."""
+    folder, _ = archive
+    tasks = next(o.tasks for o in drystone.run(folder / "little.yaml").outputs if o.tasks)
+    drystone.run(folder / "little.yaml")
+    table = ReferenceTable.open(LocalStore(str(folder / "work/little")), "table")
+    receipts = list(table.receipts())
+    assert len({r.task_id for r in receipts}) == len(receipts) == tasks
+    assert {g for r in receipts for g, _ in r.sources} == set(table.granule_ids().tolist())
+    for o in (o for r in receipts for o in r.objects if o.size >= 0):
+        assert checksum([(folder / "out/series.zarr" / o.key).read_bytes()]) == o.crc32c
 
 
 def test_open_needs_no_other_argument(archive):

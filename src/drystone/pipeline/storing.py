@@ -28,7 +28,7 @@ from drystone.plan.layout import TargetLayout
 from drystone.plan.memory import task_memory
 from drystone.rechunk.kernel import TaskJob, run_task
 from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, content_digests, load_plan, resumed_plan, write_plan
-from drystone.rechunk.receipts import RunState, load_receipts, run_state, sweep_temporary, target_sizes
+from drystone.rechunk.receipts import RunState, load_receipts, proved, run_state, sweep_temporary, target_sizes
 from drystone.rechunk.target import is_published, prepare, publish, stray_objects, withdraw
 
 __all__ = ["StoreOutcome", "StoreWork", "ask", "rechunk_plan", "run_store", "state_of", "store_work"]
@@ -149,21 +149,31 @@ def run_store(archive: Archive, whole: Whole, work: StoreWork, check: Callable[[
     prepare(store, key, layouts, whole.combined.groups, work.values)
     written = _run_tasks(archive, whole, run, rechunk, state, progress)
     sweep_temporary(store, key)  # a worker that died in this run left its half-written object; no writer is left
-    state = state_of(archive, run, rechunk)
+    sizes = target_sizes(store, key)
+    state = run_state(rechunk, load_receipts(archive.store, run), sizes)
     if state.n_done < rechunk.n_tasks:
         raise IncompleteRun(
             f"{plan.output.at}: {rechunk.n_tasks - state.n_done} of {rechunk.n_tasks} tasks are left although their "
             "receipts were written: objects vanished or changed size meanwhile; run again",
             kind="receipts-lost",
         )
-    for stray in stray_objects(layouts, target_sizes(store, key), work.leftover):
+    for stray in stray_objects(layouts, sizes, work.leftover):
         store.delete(f"{key}/{stray}" if key else stray)
     TableView(whole.combined, whole.table, archive.places, fetcher_for(archive, whole.table)).recheck()
     verified = _verify(archive, whole, plan, progress)
     check()
+    _fold_receipts(archive, whole, run, rechunk, sizes)
     publish(store, key, layouts, whole.combined.groups)
     write_published(archive, plan.output, PublishedRecord(identity, plan.published, verified))
     return StoreOutcome(identity, True, rechunk.n_tasks, written[0], written[1], verified)
+
+
+def _fold_receipts(archive: Archive, whole: Whole, run: str, plan: RechunkPlan, sizes: Mapping[str, int]) -> None:
+    """Record in the table what proves the store: before it is published, once, however often the run is killed here."""
+    receipts = [r for _, r in proved(plan, load_receipts(archive.store, run), sizes)]
+    tasks = "".join(sorted(r.task_id for r in receipts))
+    name = hashlib.blake2b(f"{plan.fingerprint} {tasks}".encode(), digest_size=16).hexdigest()
+    whole.table.commit_receipts(receipts, run_id=f"receipts-{name}", sequence=1)
 
 
 def _driver_values(archive: Archive, whole: Whole, plan: OutputPlan) -> dict[str, NDArray[np.generic]]:

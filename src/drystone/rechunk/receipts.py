@@ -27,7 +27,7 @@ from drystone.rechunk.plan_file import RechunkPlan
 from drystone.storage.local import LocalStore
 from drystone.storage.store import Store
 
-__all__ = ["ReceiptLog", "RunState", "load_receipts", "run_state", "sweep_temporary", "target_sizes"]
+__all__ = ["ReceiptLog", "RunState", "load_receipts", "proved", "run_state", "sweep_temporary", "target_sizes"]
 
 
 def worker_name() -> str:
@@ -163,18 +163,29 @@ def run_state(plan: RechunkPlan, receipts: Iterator[Receipt], sizes: Mapping[str
     """
     done = np.zeros(plan.n_tasks, np.bool_)
     objects: dict[str, tuple[int, int]] = {}
+    read = written = peak = 0
+    seconds = 0.0
+    for number, r in proved(plan, receipts, sizes):
+        done[number] = True
+        objects.update({o.key: (o.size, o.crc32c) for o in r.objects if o.size >= 0})
+        read, written, seconds = read + r.bytes_read, written + r.bytes_written, seconds + r.seconds
+        peak = max(peak, r.peak_rss)
+    return RunState(done, objects, read, written, seconds, peak)
+
+
+def proved(plan: RechunkPlan, receipts: Iterator[Receipt], sizes: Mapping[str, int]) -> Iterator[tuple[int, Receipt]]:
+    """The receipts that prove a task of a plan, one a task, with the task's number; see :func:`run_state`."""
+    seen = np.zeros(plan.n_tasks, np.bool_)
     first = 0
     known = {}
     for a in plan.arrays:
         known[a.layout.path] = (a, first, a.base())
         first += a.tasks.n_tasks
-    read = written = peak = 0
-    seconds = 0.0
     for r in receipts:
         if r.array not in known:
             continue
         a, offset, base = known[r.array]
-        if not 0 <= r.index < a.tasks.n_tasks or done[offset + r.index]:
+        if not 0 <= r.index < a.tasks.n_tasks or seen[offset + r.index]:
             continue
         task = plan.task_of(a, r.index, base)
         wanted = [a.layout.cell_key(c) for c in a.tasks.cells(r.index)]
@@ -182,11 +193,8 @@ def run_state(plan: RechunkPlan, receipts: Iterator[Receipt], sizes: Mapping[str
             continue
         if any(sizes.get(o.key, -1) != o.size for o in r.objects):
             continue
-        done[offset + r.index] = True
-        objects.update({o.key: (o.size, o.crc32c) for o in r.objects if o.size >= 0})
-        read, written, seconds = read + r.bytes_read, written + r.bytes_written, seconds + r.seconds
-        peak = max(peak, r.peak_rss)
-    return RunState(done, objects, read, written, seconds, peak)
+        seen[offset + r.index] = True
+        yield offset + r.index, r
 
 
 def sweep_temporary(store: Store, prefix: str) -> int:
