@@ -117,6 +117,19 @@ def scan(config: Config, *, progress: Progress | None = None, dry_run: bool = Fa
         More granules failed than the config allows; each is named, the others are in the table.
     LeaseError
         A run or another scan of this archive is at work.
+
+    Examples
+    --------
+    >>> import h5py, pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> with h5py.File(folder / "a.h5", "w") as f:
+    ...     f["v"] = [1, 2, 3]
+    >>> config = folder / "little.yaml"
+    >>> _ = config.write_text("{name: little, granules: '*.h5', outputs: [{store: zarr, at: a.zarr}]}")
+    >>> scan(config, dry_run=True).to_scan
+    ('here:a.h5',)
+    >>> scan(config).scanned, scan(config).unchanged
+    (1, 1)
     """
     from drystone.pipeline.scan import scan_alone
 
@@ -132,6 +145,18 @@ def plan(config: Config, *, progress: Progress | None = None) -> RunPlan:
         Granules do not fit together.
     PlanError
         An output is impossible within the memory given.
+
+    Examples
+    --------
+    >>> import h5py, pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> with h5py.File(folder / "a.h5", "w") as f:
+    ...     f["v"] = [1, 2, 3]
+    >>> config = folder / "little.yaml"
+    >>> _ = config.write_text("{name: little, granules: '*.h5', outputs: [{store: zarr, at: a.zarr}]}")
+    >>> _ = scan(config)
+    >>> [a.mode for a in plan(config).outputs[0].arrays]
+    ['driver']
     """
     from drystone.pipeline.planning import plan_archive
 
@@ -156,6 +181,18 @@ def run(config: Config, *, progress: Progress | None = None, dry_run: bool = Fal
         Some tasks were set aside; running again tries them.
     VerifyError
         Published values are not the granules' values; nothing is published.
+
+    Examples
+    --------
+    >>> import h5py, pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> with h5py.File(folder / "a.h5", "w") as f:
+    ...     f["v"] = [1, 2, 3]
+    >>> config = folder / "little.yaml"
+    >>> _ = config.write_text("{name: little, granules: '*.h5', outputs: [{store: zarr, at: a.zarr}]}")
+    >>> report = run(config)
+    >>> report.release, report.outputs[0].fresh, run(config).release
+    (1, True, None)
     """
     from drystone.pipeline.running import run_archive
 
@@ -163,7 +200,19 @@ def run(config: Config, *, progress: Progress | None = None, dry_run: bool = Fal
 
 
 def status(config: Config) -> StatusReport:
-    """How far the last run is, from what lies on disk; while it runs and after it died."""
+    """How far the last run is, from what lies on disk; while it runs and after it died.
+
+    Examples
+    --------
+    >>> import h5py, pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> with h5py.File(folder / "a.h5", "w") as f:
+    ...     f["v"] = [1, 2, 3]
+    >>> config = folder / "little.yaml"
+    >>> _ = config.write_text("{name: little, granules: '*.h5', outputs: [{store: zarr, at: a.zarr}]}")
+    >>> status(config).exit_code
+    4
+    """
     from drystone.pipeline.status import status_of
 
     return status_of(_archive(config))
@@ -181,6 +230,18 @@ def verify(config: Config, *, progress: Progress | None = None, mode: Literal["s
     ------
     VerifyError
         Values differ; the message names the first.
+
+    Examples
+    --------
+    >>> import h5py, pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> with h5py.File(folder / "a.h5", "w") as f:
+    ...     f["v"] = [1, 2, 3]
+    >>> config = folder / "little.yaml"
+    >>> _ = config.write_text("{name: little, granules: '*.h5', outputs: [{store: zarr, at: a.zarr}]}")
+    >>> _ = run(config)
+    >>> verify(config, mode="full").ok
+    True
     """
     from drystone.pipeline.verifying import verify_archive
 
