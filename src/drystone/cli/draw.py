@@ -11,6 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from drystone.model.sizes import size_text
+
 __all__ = ["ArrayDrawing", "array_lines", "draw_grid"]
 
 _WIDTH = 60
@@ -82,39 +84,24 @@ class ArrayDrawing:
         }
 
 
-def size(n: float) -> str:
-    """Bytes for people, in decimal units.
-
-    Examples
-    --------
-    >>> size(512), size(123_456), size(2_500_000_000)
-    ('512 B', '123 kB', '2.5 GB')
-    """
-    for unit in ("B", "kB", "MB", "GB", "TB", "PB"):
-        if abs(n) < 999.5 or unit == "PB":
-            return f"{n:.0f} {unit}" if unit == "B" or n >= 99.5 else f"{n:.3g} {unit}"
-        n /= 1000
-    raise AssertionError
-
-
 def array_lines(a: ArrayDrawing) -> list[str]:
     """One array: facts, then its grid."""
     shape = _BY.join(f"{d} {n:,}" for d, n in zip(a.dims, a.shape, strict=True)) or "one value"
     lines = [f"{a.path}  {a.dtype}  ({shape})"]
     facts = [f"{a.n_chunks:,} chunk{'' if a.n_chunks == 1 else 's'} of {_edges(a.chunk)}"]
     if a.itemsize:
-        facts[0] += f" = {size(a.chunk_bytes)}"
+        facts[0] += f" = {size_text(a.chunk_bytes)}"
     if a.shard is not None:
         n = math.prod(-(-n // s) for n, s in zip(a.shape, a.shard, strict=True))
-        facts.append(f"{n:,} shard{'' if n == 1 else 's'} of {_edges(a.shard)} = {size(math.prod(a.shard) * a.itemsize)}")
+        facts.append(f"{n:,} shard{'' if n == 1 else 's'} of {_edges(a.shard)} = {size_text(math.prod(a.shard) * a.itemsize)}")
     facts.append(", ".join(a.codecs) or "no compression")
     lines += [f"  {fact}" for fact in facts]
     if a.stored_bytes is not None:
-        ratio = f" of {size(a.raw_bytes)} decoded" if a.raw_bytes else ""
+        ratio = f" of {size_text(a.raw_bytes)} decoded" if a.raw_bytes else ""
         unwritten = "" if a.stored_chunks in (None, a.n_chunks) else f" in {a.stored_chunks:,} written chunks"
-        lines.append(f"  {size(a.stored_bytes)} stored{ratio}{unwritten}")
+        lines.append(f"  {size_text(a.stored_bytes)} stored{ratio}{unwritten}")
     elif a.itemsize:
-        lines.append(f"  {size(a.raw_bytes)} decoded")
+        lines.append(f"  {size_text(a.raw_bytes)} decoded")
     if a.note:
         lines.append(f"  {a.note}")
     if a.n_chunks > 1:

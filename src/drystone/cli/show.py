@@ -10,11 +10,12 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from drystone.cli.draw import ArrayDrawing, array_lines, size
+from drystone.cli.draw import ArrayDrawing, array_lines
 from drystone.cli.foreign import codec_text, icechunk_arrays, kerchunk_arrays, zarr_arrays
 from drystone.cli.summary import config_json, config_lines
 from drystone.errors import ConfigError, StorageError
 from drystone.model.chunk_rows import ScannedArray, State
+from drystone.model.sizes import size_text
 from drystone.storage.address import Places, open_store
 from drystone.storage.store import Place, Store
 
@@ -48,7 +49,7 @@ class Shown:
     def lines(self) -> list[str]:
         """For people."""
         raw = sum(a.raw_bytes for a in self.arrays)
-        head = f"{self.path}: {self.kind}" + (f", {len(self.arrays)} arrays, {size(raw)} decoded" if self.arrays else "")
+        head = f"{self.path}: {self.kind}" + (f", {len(self.arrays)} arrays, {size_text(raw)} decoded" if self.arrays else "")
         lines = [head, *self.facts]
         for a in self.arrays:
             lines += ["", *array_lines(a)]

@@ -14,7 +14,8 @@ from drystone.config.kinds import INVALID, Choice, Either, Integer, Kind, Parsed
 from drystone.config.nodes import Node
 from drystone.config.problem import Report
 from drystone.config.sections import Key, ListOf, MapOf, OneKey, Section, Variants
-from drystone.config.units import SHARE_PATTERN, parse_share, parse_size
+from drystone.config.units import SHARE_PATTERN, parse_share
+from drystone.model.sizes import parse_size
 
 __all__ = ["ROOT", "UNBALANCED"]
 

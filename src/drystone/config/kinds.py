@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from drystone.config.nodes import Node
 from drystone.config.problem import Report
-from drystone.config.units import SIZE_PATTERN, parse_size
+from drystone.model.sizes import SIZE_PATTERN, parse_size
 
 __all__ = [
     "INVALID",

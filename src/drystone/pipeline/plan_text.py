@@ -5,27 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drystone.model.placement import CombinedArray
+from drystone.model.sizes import size_text
 from drystone.plan.costs import ReadCost
 
 if TYPE_CHECKING:
     from drystone.pipeline.planning import ArrayPlan, OutputPlan, RunPlan
 
-__all__ = ["plan_json", "plan_lines", "size"]
-
-
-def size(n: float) -> str:
-    """Bytes for people, decimal units.
-
-    Examples
-    --------
-    >>> size(999), size(123456), size(2.5e9)
-    ('999 B', '123 kB', '2.5 GB')
-    """
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if abs(n) < 1000 or unit == "TB":
-            return f"{n:.0f} {unit}" if unit == "B" or n >= 100 else f"{n:.3g} {unit}"
-        n /= 1000
-    raise AssertionError
+__all__ = ["plan_json", "plan_lines"]
 
 
 def plan_json(plan: RunPlan) -> dict[str, object]:
@@ -101,7 +87,7 @@ def _array_lines(a: ArrayPlan, array: CombinedArray) -> list[str]:
     if a.mode == "refused":
         return [head, f"    refused: {a.reason}"]
     if a.mode == "virtual":
-        return [head, f"    virtual: {a.source_chunks:,} references to {size(a.encoded_bytes)}, no bytes move"]
+        return [head, f"    virtual: {a.source_chunks:,} references to {size_text(a.encoded_bytes)}, no bytes move"]
     if a.mode == "driver" or a.layout is None or a.tasks is None:
         return [head, "    written whole by the driver"]
     t = a.tasks
@@ -109,10 +95,10 @@ def _array_lines(a: ArrayPlan, array: CombinedArray) -> list[str]:
     lines = [
         head,
         f"    rechunk: {a.source_chunks:,} source chunks to chunks of {a.layout.chunk}{shard}",
-        f"    {t.n_tasks:,} tasks of {t.region}, at most {t.n_cells:,} objects, {size(t.memory)} a task",
+        f"    {t.n_tasks:,} tasks of {t.region}, at most {t.n_cells:,} objects, {size_text(t.memory)} a task",
         (
-            f"    reads {size(a.encoded_bytes * t.amplification)} (each source chunk {t.amplification:.3g} times), decodes "
-            f"{size(a.raw_bytes * t.amplification)}, no temporary copy"
+            f"    reads {size_text(a.encoded_bytes * t.amplification)} (each source chunk {t.amplification:.3g} times), "
+            f"decodes {size_text(a.raw_bytes * t.amplification)}, no temporary copy"
         ),
     ]
     if a.reads:
@@ -121,7 +107,7 @@ def _array_lines(a: ArrayPlan, array: CombinedArray) -> list[str]:
         lines.append(
             f"    {before.name:<18}{_pair(f'{before.chunks:,.3g}', f'{after.chunks:,.3g}'):>18}"
             f"{_pair(f'{before.requests:,.3g}', f'{after.requests:,.3g}'):>18}"
-            f"{_pair(size(before.decoded), size(after.decoded)):>24}"
+            f"{_pair(size_text(before.decoded), size_text(after.decoded)):>24}"
             f"{_pair(f'{before.amplification:,.3g}', f'{after.amplification:,.3g}'):>20}"
         )
     return lines

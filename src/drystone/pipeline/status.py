@@ -9,9 +9,9 @@ import numpy as np
 
 from drystone.errors import StorageError, TableError
 from drystone.model.options import OutputOptions
+from drystone.model.sizes import size_text
 from drystone.pipeline.archive import Archive
 from drystone.pipeline.granules import granule_rows
-from drystone.pipeline.plan_text import size
 from drystone.pipeline.published import is_released, read_published
 from drystone.pipeline.storing import state_of
 from drystone.publish.lease import LeaseRecord, holder_of
@@ -55,7 +55,8 @@ class OutputStatus:
         if self.tasks:
             text += f", {self.done:,} of {self.tasks:,} tasks done ({100 * self.done / self.tasks:.0f} %)"
         if self.done:
-            text += f", {size(self.bytes_written)} written, {self.seconds / self.done:.3g} s a task, peak {size(self.peak_rss)}"
+            text += f", {size_text(self.bytes_written)} written, {self.seconds / self.done:.3g} s a task"
+            text += f", peak {size_text(self.peak_rss)}"
         return [text]
 
 

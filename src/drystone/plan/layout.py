@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -31,14 +30,14 @@ from drystone.model.array import dtype_from_json, dtype_to_json
 from drystone.model.attributes import Attributes
 from drystone.model.options import OutputOptions
 from drystone.model.placement import CombinedArray
+from drystone.model.sizes import parse_size
 from drystone.plan.target_codecs import target_codecs
 
-__all__ = ["TargetLayout", "parse_size", "target_layout", "whole_layout"]
+__all__ = ["TargetLayout", "target_layout", "whole_layout"]
 
 CHUNK_BYTES = 1_000_000
 SHARD_BYTES = 192_000_000
 PASS_BYTES = 2_000_000_000
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,20 +184,13 @@ class TargetLayout:
         )
 
 
-def parse_size(text: str) -> int:
-    """Bytes of ``"256 kB"``, ``"1.5 MiB"`` or ``"4096"``.
-
-    Examples
-    --------
-    >>> parse_size("256 kB"), parse_size("1 MiB")
-    (256000, 1048576)
-    """
-    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]i?)?b?\s*", text, re.IGNORECASE)
-    if match is None:
+def _size(text: str) -> int:
+    size = parse_size(text)
+    if size is None:
         raise ConfigError(
             f"{text!r} is no size; write a number and a unit, such as '256 kB' or '1 MiB'", kind="size", value=text
         )
-    return int(float(match[1]) * _UNITS[(match[2] or "").lower()])
+    return size
 
 
 def _stored_fill(array: CombinedArray) -> bytes:
@@ -274,7 +266,7 @@ def _wanted(array: CombinedArray, options: Mapping[str, int | str], what: str) -
     for name, value in options.items():
         if name == "*":
             if value != "none" or what != "shards":
-                size = value if isinstance(value, int) else parse_size(value)
+                size = value if isinstance(value, int) else _size(value)
             continue
         if value != "all" and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
             raise ConfigError(

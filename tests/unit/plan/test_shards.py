@@ -12,7 +12,8 @@ from drystone.grid.dimension import RectilinearDimension, RegularDimension
 from drystone.model.attributes import Attributes
 from drystone.model.options import OutputOptions
 from drystone.model.placement import CombinedArray, Placements
-from drystone.plan.layout import TargetLayout, parse_size, whole_layout
+from drystone.model.sizes import parse_size
+from drystone.plan.layout import TargetLayout, whole_layout
 from drystone.plan.shards import plan_tasks, target_layout
 from drystone.plan.target_codecs import target_codecs
 
@@ -109,7 +110,7 @@ class TestLayout:
         assert TargetLayout.from_json(layout.to_json()) == layout
 
     def test_sizes(self) -> None:
-        assert [parse_size(t) for t in ("1", "2 kB", "1.5 MiB", "3GB", "1 TB")] == [1, 2000, 1572864, 3 * 10**9, 10**12]
+        assert [parse_size(t) for t in ("1 B", "2 kB", "1.5 MiB", "3GB", "1 TB")] == [1, 2000, 1572864, 3 * 10**9, 10**12]
 
 
 class TestCodecs:
