@@ -179,14 +179,23 @@ class ScanResult:
         """Chunk rows in all."""
         return sum(len(a.rows) for a in self.arrays)
 
-    def digest(self) -> str:
-        """Hex digest of everything a reader of the table would see, granule and attempt ids left out."""
+    def digest(self, texts: Mapping[int, tuple[str, str]] | None = None) -> str:
+        """Hex digest of everything a reader of the table would see, granule and attempt ids left out.
+
+        Parameters
+        ----------
+        texts
+            ``id`` of each array to its structure and attributes as JSON, where these were made already: making them takes
+            most of a small granule's time.
+        """
         h = hashlib.blake2b(digest_size=16)
         for group in self.groups:
             h.update(group.to_json().encode())
         for array in sorted(self.arrays, key=lambda a: a.spec.path):
-            h.update(array.spec.structure().encode())
-            h.update(array.spec.attributes.to_json().encode())
+            known = None if texts is None else texts[id(array)]
+            structure, attributes = known or (array.spec.structure(), array.spec.attributes.to_json())
+            h.update(structure.encode())
+            h.update(attributes.encode())
             array.rows.update_digest(h)
             for row, data in sorted(array.inline.items()):
                 h.update(row.to_bytes(8, "little") + data)

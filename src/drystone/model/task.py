@@ -48,14 +48,6 @@ class Task:
         text = json.dumps([self.array, self.index, self.start, self.stop, self.fingerprint])
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
-    @property
-    def cells(self) -> int:
-        """Elements in the region."""
-        n = 1
-        for a, b in zip(self.start, self.stop, strict=True):
-            n *= b - a
-        return n
-
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import islice
 from typing import cast
@@ -52,7 +53,7 @@ class ArrayPlan:
     @property
     def raw_bytes(self) -> int:
         """Decoded size."""
-        return 0 if self.layout is None else _product(self.shape) * self.layout.dtype.itemsize
+        return 0 if self.layout is None else math.prod(self.shape) * self.layout.dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +104,8 @@ class RunPlan:
         return plan_lines(self)
 
 
-def _product(shape: tuple[int, ...]) -> int:
-    n = 1
-    for s in shape:
-        n *= s
-    return n
-
-
 def _nbytes(array: CombinedArray) -> int:
-    return _product(array.shape) * array.dtype.itemsize
+    return math.prod(array.shape) * array.dtype.itemsize
 
 
 def _by_driver(array: CombinedArray, combined: Combined) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 
@@ -13,7 +12,7 @@ from drystone.model.chunk_rows import Refusal, ScanResult
 from drystone.model.granule import Listed
 from drystone.table.schema import GRANULES
 
-__all__ = ["encoded_rows", "granule_rows", "ipc_bytes", "scan_digest", "scanned_rows"]
+__all__ = ["encoded_rows", "granule_rows", "ipc_bytes", "scanned_rows"]
 
 
 def encoded_rows(columns: dict[str, object], schema: pa.Schema, granule: int) -> pa.Table:
@@ -27,23 +26,6 @@ def encoded_rows(columns: dict[str, object], schema: pa.Schema, granule: int) ->
             kind="not-utf8",
             granule=granule,
         ) from error
-
-
-def scan_digest(scan: ScanResult, texts: dict[int, tuple[str, str]]) -> str:
-    """``scan.digest()`` from texts that were made already: making them takes most of a small granule's time."""
-    h = hashlib.blake2b(digest_size=16)
-    for group in scan.groups:
-        h.update(group.to_json().encode())
-    for array in sorted(scan.arrays, key=lambda a: a.spec.path):
-        structure, attributes = texts[id(array)]
-        h.update(structure.encode())
-        h.update(attributes.encode())
-        array.rows.update_digest(h)
-        for row, data in sorted(array.inline.items()):
-            h.update(row.to_bytes(8, "little") + data)
-        for row, mask in sorted(array.masks.items()):
-            h.update(row.to_bytes(8, "little") + mask.to_bytes(4, "little"))
-    return h.hexdigest()
 
 
 def _refusals(items: Sequence[Refusal]) -> str:
@@ -79,7 +61,7 @@ def granule_rows(listed: Sequence[tuple[int, Listed]], attempt_id: int, status: 
 def scanned_rows(
     scans: Sequence[tuple[int, Listed, ScanResult]], texts: dict[int, tuple[str, str]], attempt_id: int
 ) -> pa.Table:
-    """Granules rows of some scans, without their release; ``texts`` as in :func:`scan_digest`."""
+    """Granules rows of some scans, without their release; ``texts`` as in :meth:`ScanResult.digest`."""
     found = [scan for _, _, scan in scans]
     return granule_rows(
         [(g, x) for g, x, _ in scans],
@@ -87,7 +69,7 @@ def scanned_rows(
         "scanned",
         format=[s.format for s in found],
         n_rows=[s.n_rows for s in found],
-        digest=[scan_digest(s, texts) for s in found],
+        digest=[s.digest(texts) for s in found],
         groups=[json.dumps([g.to_json() for g in s.groups]) for s in found],
         refusals=[_refusals(s.refusals) for s in found],
         warnings=[_refusals(s.warnings) for s in found],

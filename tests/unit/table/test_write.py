@@ -16,7 +16,6 @@ from drystone.errors import TableError
 from drystone.model.array import ArraySpec, array_id
 from drystone.model.chunk_rows import ChunkRows, ScannedArray, ScanResult
 from drystone.storage.local import LocalStore
-from drystone.table.granule_rows import scan_digest
 from drystone.table.schema import SCHEMAS
 from drystone.table.table import ReferenceTable
 from drystone.table.write import write_batch
@@ -82,7 +81,7 @@ def test_the_batchs_digest_is_the_scans_digest() -> None:
     for _ in range(20):
         scan = odd_scan(rng)
         texts = {id(a): (a.spec.structure(), a.spec.attributes.to_json()) for a in scan.arrays}
-        assert scan_digest(scan, texts) == scan.digest()
+        assert scan.digest(texts) == scan.digest()
 
 
 def test_empty_batch(store: LocalStore) -> None:
