@@ -97,30 +97,33 @@ class Folder:
                 shutil.rmtree(os.path.join(parent, entry), ignore_errors=True)
 
     def put(self, name: str, data: bytes | memoryview) -> None:
-        """Write one file, durably; not visible yet."""
-        if self._root is None and not self.digests and self._marker in self._existing:
-            self._store.delete(f"{self._key}/{self._marker}")
+        """Write one file, durably; not visible yet. On an object store only where it differs from what is there."""
         self.digests[name] = _digest(data)
         if self._root is None and name == self._marker:
             self._held = bytes(data)
-        else:
+        elif self._root is not None or not self._is_there(name):
+            self._hide()
             self._store.put(f"{self._writing}/{name}", data)
 
-    def _unchanged(self) -> bool:
-        if self._existing != set(self.digests):
-            return False
-        return all(_digest(self._store.get(f"{self._key}/{name}")) == digest for name, digest in self.digests.items())
+    def _is_there(self, name: str) -> bool:
+        return name in self._existing and _digest(self._store.get(f"{self._key}/{name}")) == self.digests[name]
 
-    def publish(self) -> None:
-        """Make all files visible; where the same content is there already, leave it untouched."""
+    def _hide(self) -> None:
+        """On an object store: take the marker away before the first object changes."""
+        if self._root is None and self._marker in self._existing:
+            self._store.delete(f"{self._key}/{self._marker}")
+            self._existing.remove(self._marker)
+
+    def unchanged(self) -> bool:
+        """Whether what is visible has the same content already; asked when all files are written."""
+        return self._existing == set(self.digests) and all(self._is_there(name) for name in self.digests)
+
+    def publish(self) -> bool:
+        """Make all files visible; where the same content is there already, leave it untouched and return False."""
         if self._root is None:
-            for name in sorted(self._existing - set(self.digests)):
-                self._store.delete(f"{self._key}/{name}")
-            assert self._held is not None
-            self._store.put(f"{self._key}/{self._marker}", self._held)
-            return
-        if self._unchanged():
-            return
+            return self._publish_marker()
+        if self.unchanged():
+            return False
         new, old = self._path(self._writing), self._path(self._key)
         try:
             if os.path.isdir(old):
@@ -132,6 +135,18 @@ class Folder:
             raise StorageError(
                 f"cannot rename {new} to {old}: {error.strerror}; nothing was published", kind="io", path=old
             ) from error
+        return True
+
+    def _publish_marker(self) -> bool:
+        strays = sorted(self._existing - set(self.digests))
+        if not strays and self._is_there(self._marker):
+            return False
+        self._hide()
+        for name in strays:
+            self._store.delete(f"{self._key}/{name}")
+        assert self._held is not None
+        self._store.put(f"{self._key}/{self._marker}", self._held)
+        return True
 
     def discard(self) -> None:
         """Remove what is not visible: a failed attempt, or the content that was replaced."""

@@ -83,13 +83,12 @@ class KerchunkParquetEmitter:
             metadata = _metadata(view.combined, good)
             folder.put(".zmetadata", strict_json({"metadata": metadata, "record_size": record_size}))
             view.recheck()
-            if folder.staged is not None:
-                proof(options, folder.staged)
+            if folder.staged is not None and not folder.unchanged():
+                proof(options, folder.staged)  # what stands there already was proved when it became visible
             fence = options.get("fence")
             if callable(fence):
                 fence()
-            folder.publish()
-            if folder.staged is None:
+            if folder.publish() and folder.staged is None:
                 proof(options, f"{target.url}/{key}")
         finally:
             folder.discard()

@@ -378,7 +378,7 @@ class DeltaLog:
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         for words, kind in _CAUSES:
             if words in str(error):
-                remedy = "; free some and run again, what is done is kept" if kind == "no-space" else ""
+                remedy = "; give it room and run again, what is done is kept" if kind == "no-space" else ""
                 raise StorageError(
                     f"cannot {action} the table {self._uri}: {words}{remedy}", kind=kind, path=self._uri
                 ) from error
