@@ -22,7 +22,7 @@ from numpy.lib import recfunctions
 
 import drystone
 from drystone.emit import documents
-from drystone.errors import CombineError, LeftOut
+from drystone.errors import CombineError, LeftOut, UnsupportedError
 from drystone.pipeline import planning
 
 pytestmark = [
@@ -127,7 +127,7 @@ def check(
         assert same(variable(ds, path).values, values), ("open", path)
     (folder / "odd.yaml").write_text(CONFIG.format(more=more, suffix=suffix))
     report = drystone.run(folder / "odd.yaml")
-    assert {p for p, _, _ in report.scan.refused} == set(refused)
+    assert {r[0] for r in report.scan.refused} == set(refused)
     for output in report.outputs:
         gone = out_of.get(output.form, set())
         assert {p for p, _ in output.refused} == gone, output.form
@@ -352,3 +352,105 @@ def test_compounds_of_every_build(tmp_path: Path, write: Callable[..., Path]) ->
     path = write(fill)
     gone = ["/array", "/array_gzip", "/array_scalar"]
     check(tmp_path, truth(path), refused_by=dict.fromkeys(FORMS, gone))
+
+
+def netcdf_truth(path: Path) -> dict[str, np.ndarray]:
+    """Every variable as netCDF4 gives it, without masks and scales."""
+    with netCDF4.Dataset(path) as nc:
+        nc.set_auto_maskandscale(False)
+        nc.set_auto_chartostring(False)
+        return {
+            f"/{n}": native(np.array(v[...], object) if v.dtype is str else np.asarray(v[...])) for n, v in nc.variables.items()
+        }
+
+
+def test_netcdf_variables_that_end_before_their_dimension(tmp_path: Path) -> None:
+    """They go on with their fill value, or netCDF's where they have none; also those that are named like a dimension."""
+    (tmp_path / "raw").mkdir()
+    path = tmp_path / "raw/a.nc"
+    with netCDF4.Dataset(path, "w") as nc:
+        nc.createDimension("time", None)
+        nc.createDimension("x", 3)
+        nc.createVariable("time", "f8", ("time",))[0:4] = np.arange(4)
+        nc.createVariable("long", "f8", ("time",))[:] = np.arange(9)
+        nc.createVariable("empty", "f4", ("time", "x"))
+        nc.createVariable("x", "f4", ("time", "x"))[0:2] = 0.5
+        nc.createVariable("text", str, ("time", "x"))[1, 1] = "q"
+        for name, options in {"fill": {"fill_value": 5}, "none": {"fill_value": False}, "sum": {"fletcher32": True}}.items():
+            nc.createVariable(name, "i4", ("time", "x"), **options)[0:2] = 1
+            # the last chunk is written in part: without a fill value its rest holds anything
+            nc.createVariable(f"{name}_part", "i2", ("time", "x"), chunksizes=(4, 2), **options)[0:5] = 1
+            nc.createVariable(f"{name}_inner", "i8", ("x", "time"), chunksizes=(2, 4), zlib=True, **options)[:, 0:3] = 1
+    want = netcdf_truth(path)
+    for name, value in {"fill": 5, "none": -9223372036854775806, "sum": -9223372036854775806}.items():
+        inner = np.full((3, 9), value, "i8")  # the netCDF library itself mixes up rows here
+        inner[:, :3] = 1
+        want[f"/{name}_inner"] = inner
+    check(tmp_path, want, suffix="nc")
+
+
+def test_names_that_netcdf_hides(tmp_path: Path, write: Callable[..., Path]) -> None:
+    """The prefix goes where a dimension that is no variable has the name, and stays where another array has it."""
+
+    def fill(f: h5py.File) -> None:
+        f["alone"], f["_nc4_non_coord_gone"] = np.arange(2), np.arange(3)
+        f["taken"], f["_nc4_non_coord_taken"] = np.arange(4), np.arange(5)
+        f["x"] = np.zeros(3, ">f4")
+        f["x"].make_scale("This is a netCDF dimension but not a netCDF variable         3")
+        f.create_dataset("_nc4_non_coord_x", data=np.arange(6).reshape(2, 3), chunks=(1, 2), scaleoffset=0)
+
+    path = write(fill)
+    want = truth(path, "/x")
+    want["/x"], want["/gone"] = want.pop("/_nc4_non_coord_x"), want.pop("/_nc4_non_coord_gone")
+    check(tmp_path, want)
+
+
+@pytest.mark.filterwarnings("ignore::xarray.SerializationWarning")
+def test_attributes_that_no_reader_expects(tmp_path: Path, write: Callable[..., Path]) -> None:
+    """Fill values of another type, in arrays, as text, as bytes that are no UTF-8: values stay, what is lost is said."""
+    odd = {
+        "nan": ("<i2", np.nan), "float": ("<i2", -9.5), "wide": ("<i2", np.int64(-99999)), "int": ("<f4", np.int32(2**31 - 1)),
+        "text": ("<f4", "missing"), "digits": ("<i4", "-9"), "bytes": ("<i4", b"\xff\xb0"), "one": ("<f4", np.array([[3.0]])),
+        "several": ("<f4", np.array([1.0, 2.0])), "none": ("<f4", np.array([])), "complex": ("<f4", 1 + 2j),
+        "own": ("<c8", np.complex64(complex(np.nan, 1))), "max": ("<u8", np.uint64(2**64 - 1)),
+        "inexact": ("<f8", np.uint64(2**64 - 1)), "bool": ("?", np.int8(1)), "letter": ("S1", b"x"),
+        "compound": ("<i4", np.array((1, 2.0), [("a", "i2"), ("b", "f4")])),
+    }  # fmt: skip
+
+    def fill(f: h5py.File) -> None:
+        for name, (kind, value) in odd.items():
+            f.create_dataset(name, data=np.arange(6).astype(kind), chunks=(4,)).attrs["_FillValue"] = value
+        f["packed"] = np.arange(3)
+        f["packed"].attrs["scale_factor"] = np.array([0.1, 0.2])
+        f["packed"].attrs["missing_value"] = "NaN"
+
+    path = write(fill)
+    check(tmp_path, truth(path))
+    notes = "\n".join(drystone.run(tmp_path / "odd.yaml").warnings)
+    assert "/several: _FillValue is" in notes
+    assert "/inexact: _FillValue is" in notes
+    with pytest.warns(LeftOut, match="/packed is left out of decoding"):
+        ds = drystone.open([path], decode=True)
+    assert ds["one"].dtype == np.dtype("f4")
+
+
+def test_groups_that_do_not_fit_into_one_tree(tmp_path: Path) -> None:
+    """A tree of xarray cannot hold them; each group by itself opens, and the published forms hold all."""
+    (tmp_path / "raw").mkdir()
+    path = tmp_path / "raw/a.nc"
+    with netCDF4.Dataset(path, "w") as nc:
+        for name, size in (("/", 3), ("/g", 4), ("/gh", 5)):
+            group = nc if name == "/" else nc.createGroup(name)
+            group.createDimension("x", size)
+            group.createVariable("x", "f4", ("x",))[:] = np.arange(size)
+            group.createVariable("v", "f8", ("x",))[:] = np.arange(size) / 3
+    with pytest.raises(UnsupportedError, match="x has 4 elements in the group /g and 3 in /"):
+        drystone.open([path])
+    for name, size in (("/g", 4), ("/gh", 5)):
+        assert same(drystone.open([path], variables=[f"{name}/v"])[name]["v"].values, np.arange(size) / 3)
+
+
+def test_files_without_an_array_are_named(tmp_path: Path, write: Callable[..., Path]) -> None:
+    path = write(lambda f: f.create_dataset("null", data=h5py.Empty("f4")))
+    with pytest.warns(LeftOut, match="/null is left out"), pytest.raises(CombineError, match=r"a\.h5 holds no array"):
+        drystone.open([path])

@@ -53,7 +53,8 @@ def _fill_attribute_v3(value: Any, dtype: np.dtype) -> Json:  # noqa: ANN401 - a
     """``_FillValue`` as xarray decodes it; None where it could not."""
     number = isinstance(value, bool | int | float | np.bool | np.integer | np.floating)
     if dtype.kind == "f" and number:
-        return _float64(value)
+        inexact = isinstance(value, int | np.integer) and int(float(value)) != int(value)
+        return None if inexact else _float64(value)
     if dtype.kind == "c" and (number or isinstance(value, complex | np.complexfloating)):
         return [_float64(np.real(value)), _float64(np.imag(value))]
     if dtype.kind == "b" and number:

@@ -191,7 +191,8 @@ def _exact(value: Any, native: np.dtype) -> bytes | None:  # noqa: ANN401 - an a
     """One native element with exactly this value, or None."""
     if native.kind not in "biufc" or not isinstance(value, bool | int | float | complex | np.generic):
         return None
-    if isinstance(value, np.generic) and value.dtype.kind not in "biufc":
+    kind = np.asarray(value).dtype.kind
+    if kind not in "biufc" or (kind == "c" and native.kind != "c"):
         return None
     with np.errstate(all="ignore"):
         try:

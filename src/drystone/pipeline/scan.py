@@ -55,7 +55,7 @@ class ScanReport:
     scanned: int
     rows: int
     failed: tuple[Failure, ...] = ()
-    refused: tuple[tuple[str, str, str], ...] = ()
+    refused: tuple[tuple[str, str, str, str], ...] = ()
     dry_run: bool = False
     to_scan: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class ScanReport:
             "to_scan": list(self.to_scan),
             "gone": list(self.gone),
             "failed": [{"granule": f.address, "kind": f.kind, "reason": f.reason} for f in self.failed],
-            "refused": [{"path": p, "kind": k, "reason": r} for p, k, r in self.refused],
+            "refused": [{"path": p, "kind": k, "reason": r, "granule": g} for p, k, r, g in self.refused],
         }
 
     def lines(self) -> list[str]:
@@ -81,7 +81,7 @@ class ScanReport:
             return out + [f"  {a}" for a in self.to_scan[:20]] + self._gone_lines()
         out = [f"{self.listed} granules listed, {self.unchanged} unchanged, {self.scanned} scanned ({self.rows:,} chunk rows)"]
         out += [f"  not scanned: {f.address}: {f.reason}" for f in self.failed]
-        out += [f"  not referenced: {p}: {r}" for p, _, r in self.refused]
+        out += [f"  not referenced: {p} (in {g} and maybe others): {r}" for p, _, r, g in self.refused]
         return out + self._gone_lines()
 
     def _gone_lines(self) -> list[str]:
@@ -109,7 +109,7 @@ class _Outcome:
     scanned: int
     rows: int
     failed: tuple[tuple[int, Listed, Failure], ...]
-    refused: tuple[tuple[str, str, str], ...]
+    refused: dict[tuple[str, str, str], str]  # path, kind and reason to the first granule that has it
 
 
 def list_granules(archive: Archive) -> list[Listed]:
@@ -184,7 +184,10 @@ def scan_batch(job: _Job) -> _Outcome:
             failed.append((granule_id, listed, Failure(listed.address, error.kind, error.message)))
     store = job.places.resolve(job.work)[0]
     batch = write_batch(store, job.table_key, scans, job.attempt_id) if scans else None
-    refused = tuple(dict.fromkeys((r.path, r.kind, r.reason) for _, _, s in scans for r in s.refusals))
+    refused: dict[tuple[str, str, str], str] = {}
+    for _, listed, scan in scans:
+        for r in scan.refusals:
+            refused.setdefault((r.path, r.kind, r.reason), listed.address)
     return _Outcome(batch, len(scans), sum(s.n_rows for _, _, s in scans), tuple(failed), refused)
 
 
@@ -238,7 +241,7 @@ class _Tally:
     scanned: int = 0
     rows: int = 0
     failed: list[tuple[int, Listed, Failure]] = field(default_factory=list)
-    refused: dict[tuple[str, str, str], None] = field(default_factory=dict)
+    refused: dict[tuple[str, str, str], str] = field(default_factory=dict)
 
 
 def scan_archive(
@@ -284,7 +287,8 @@ def scan_archive(
         table.withdraw(sorted(leaving), "not listed any more", run_id=uuid.uuid4().hex, sequence=1)
     tally = _scan_all(archive, table, todo, {a: r.granule.granule_id for a, r in known.items()}, progress)
     failures = tuple(f for _, _, f in tally.failed)
-    report = ScanReport(len(listed), unchanged, tally.scanned, tally.rows, failures, tuple(tally.refused), gone=gone)
+    refused = tuple((*what, granule) for what, granule in tally.refused.items())
+    report = ScanReport(len(listed), unchanged, tally.scanned, tally.rows, failures, refused, gone=gone)
     _enforce(archive, report)
     return report
 
@@ -305,7 +309,7 @@ def _scan_all(
         tally.scanned += outcome.scanned
         tally.rows += outcome.rows
         tally.failed.extend(outcome.failed)
-        tally.refused.update(dict.fromkeys(outcome.refused))
+        tally.refused = {**outcome.refused, **tally.refused}
         progress.advance("scan", len(job.granules))
 
     def broke(job: _Job, error: DrystoneError) -> None:

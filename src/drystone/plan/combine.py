@@ -69,7 +69,13 @@ def combine(
         raise CombineError("there is no granule to combine: none was listed, or all were set aside", kind="no-granules")
     wanted = select_variables(members, options.variables)
     if not wanted:
-        raise CombineError("no granule holds an array that can be referenced", kind="no-arrays")
+        first, n = names[int(granule_ids[0])], len(granule_ids)
+        raise CombineError(
+            f"{first}{f' and {n - 1} more granules hold' if n > 1 else ' holds'} no array that can be referenced: nothing but "
+            "attributes, or arrays that were refused when it was scanned (`drystone status` names each with its reason)",
+            kind="no-arrays",
+            granule=first,
+        )
     axis = options.along or _found(find_axis(wanted, len(granule_ids)))
     order = None if axis is None else order_granules(wanted, axis, granule_ids, names)
     context = _Context(order, granule_ids, names)
@@ -117,30 +123,42 @@ def select_variables(members: Mapping[str, ArrayMembers], variables: tuple[str, 
         if not hits:
             known = ", ".join(sorted(m.path for m in members.values()))
             raise CombineError(
-                f"no granule has a variable {want!r} (there are: {known})", kind="variable-unknown", variable=want
+                f"no granule has a variable {want!r} that can be referenced (there are: {known}; what was refused when it was "
+                "scanned is named by `drystone status`)",
+                kind="variable-unknown",
+                variable=want,
             )
         chosen.update({m.path: m for m in hits})
-    for m in list(chosen.values()):
-        spec = m.variants[0]
-        needed = set(spec.dims)
-        for key in ("coordinates", "grid_mapping", "bounds", "ancillary_variables"):
-            value = spec.attributes.get(key)
-            if value is not None and value.dtype == "text":
-                needed |= {w.rstrip(":") for w in " ".join(value.text).split()}
-        for other in members.values():
-            if other.name in needed and (spec.group.startswith(other.variants[0].group)):
+    pending = list(chosen.values())
+    while pending:
+        spec = pending.pop().variants[0]
+        for name in _needed(spec):
+            other = _nearest(name, spec.group, members)
+            if other is not None and other.path not in chosen:
                 chosen[other.path] = other
-    return _with_bounds(chosen, members)
-
-
-def _with_bounds(chosen: dict[str, ArrayMembers], members: Mapping[str, ArrayMembers]) -> dict[str, ArrayMembers]:
-    for m in list(chosen.values()):
-        bounds = m.variants[0].attributes.get("bounds")
-        if bounds is not None and bounds.dtype == "text":
-            path = f"{m.variants[0].group.rstrip('/')}/{bounds.text[0]}"
-            if path in members:
-                chosen[path] = members[path]
+                pending.append(other)
     return chosen
+
+
+def _needed(spec: ArraySpec) -> set[str]:
+    """Names that give an array its meaning: its dimensions, and what its attributes name."""
+    needed = set(spec.dims)
+    for key in ("coordinates", "grid_mapping", "bounds", "ancillary_variables"):
+        value = spec.attributes.get(key)
+        if value is not None and value.dtype == "text":
+            needed |= {w.rstrip(":") for w in " ".join(value.text).split()}
+    return needed
+
+
+def _nearest(name: str, group: str, members: Mapping[str, ArrayMembers]) -> ArrayMembers | None:
+    """The array of that name in the group, or in the nearest one above."""
+    at = group.rstrip("/")
+    while True:
+        if f"{at}/{name}" in members:
+            return members[f"{at}/{name}"]
+        if not at:
+            return None
+        at = at.rpartition("/")[0]
 
 
 def _combine_array(members: ArrayMembers, context: _Context) -> tuple[CombinedArray, np.ndarray | None, list[str]]:

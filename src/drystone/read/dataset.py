@@ -7,13 +7,15 @@ at once, everything else is read when it is asked for.
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from xarray.core import indexing
 
-from drystone.errors import UnsupportedError
+from drystone.errors import LeftOut, UnsupportedError
 from drystone.fetch.fetcher import Fetcher
 from drystone.model.array import GroupSpec
 from drystone.model.attributes import Attributes
@@ -22,6 +24,7 @@ from drystone.read.lazy_array import LazyArray
 
 __all__ = ["dataset"]
 
+_XARRAY_ERRORS = (ValueError, TypeError, OverflowError, KeyError, AttributeError)
 # single numbers by convention, whatever shape a file gives them
 _SINGLE = ("_FillValue", "missing_value", "scale_factor", "add_offset")
 
@@ -63,10 +66,28 @@ def dataset(combined: Combined, fetcher: Fetcher, *, decode: bool = False) -> xr
     try:
         return xr.DataTree.from_dict(nodes)
     except (ValueError, xr.AlignmentError) as error:
+        why = _clash(nodes) or str(error).partition("\n")[0]
         raise UnsupportedError(
-            f"groups do not fit into one tree: {error}; open the arrays of one group by name (variables=...)",
+            f"groups do not fit into one tree of xarray: {why}; open the arrays of one group by path (variables=...), or "
+            "publish them as a store, which holds them all",
             kind="tree",
         ) from error
+
+
+def _clash(nodes: Mapping[str, xr.Dataset]) -> str | None:
+    """The first dimension that a group and one above it do not agree on."""
+    for path in sorted(nodes):
+        above = path
+        while above != "/":
+            above = above.rpartition("/")[0] or "/"
+            for name, size in nodes[path].sizes.items():
+                other = nodes.get(above, nodes["/"])
+                if other.sizes.get(name, size) != size:
+                    return f"{name} has {size} elements in the group {path} and {other.sizes[name]} in {above}"
+                mine, theirs = nodes[path].xindexes.get(name), other.xindexes.get(name)
+                if mine is not None and theirs is not None and not mine.equals(theirs):
+                    return f"the coordinate {name} of the group {path} has other values than that of {above}"
+    return None
 
 
 def _node(group: GroupSpec, combined: Combined, fetcher: Fetcher, decode: bool) -> xr.Dataset:
@@ -77,7 +98,23 @@ def _node(group: GroupSpec, combined: Combined, fetcher: Fetcher, decode: bool) 
     unlimited = {d.name for d in group.dimensions if d.unlimited and d.name in node.dims}
     if unlimited:
         node.encoding["unlimited_dims"] = unlimited
-    return xr.decode_cf(node) if decode else node
+    return _decoded(node, group.path) if decode else node
+
+
+def _decoded(node: xr.Dataset, path: str) -> xr.Dataset:
+    """Decoded as xarray does; a variable that it fails on stays as stored, and a warning names it."""
+    try:
+        return xr.decode_cf(node)
+    except _XARRAY_ERRORS as error:
+        first = error
+    bad = {name: text for name in node.variables if (text := _failure(node, name)) is not None}
+    if not bad:
+        raise UnsupportedError(f"xarray cannot decode the group {path}: {first}; open it with decode=False", kind="decode-cf")
+    for name, why in bad.items():
+        text = f"{path.rstrip('/')}/{name} is left out of decoding and stays as stored: xarray cannot decode it: {why}"
+        warnings.warn(text, LeftOut, stacklevel=2)
+    rest = xr.decode_cf(node.drop_vars(bad))
+    return rest.assign({name: node.variables[name] for name in bad})
 
 
 def _variable(array: CombinedArray, values: np.ndarray | None, fetcher: Fetcher) -> xr.Variable:
@@ -101,3 +138,12 @@ def _attributes(attributes: Attributes) -> dict[str, Any]:
         if isinstance(value, np.ndarray) and value.size == 1:
             out[name] = value.reshape(-1)[0]
     return out
+
+
+def _failure(node: xr.Dataset, name: Hashable) -> str | None:
+    """Why one variable does not decode, if it does not."""
+    try:
+        xr.decode_cf(xr.Dataset({name: node.variables[name]}))
+    except _XARRAY_ERRORS as error:
+        return str(error)
+    return None

@@ -20,7 +20,35 @@ from drystone.storage.store import Store
 if TYPE_CHECKING:
     import h5py
 
-__all__ = ["read_box"]
+__all__ = ["default_fill", "read_box"]
+
+_PURE_DIMENSION = b"This is a netCDF dimension but not a netCDF variable"
+
+# netCDF's fill values (NC_FILL_BYTE and so on) by NumPy's kind and size
+_NETCDF_FILLS = {
+    "i1": -127,
+    "i2": -32767,
+    "i4": -2147483647,
+    "i8": -9223372036854775806,
+    "u1": 255,
+    "u2": 65535,
+    "u4": 4294967295,
+    "u8": 18446744073709551614,
+    "f4": float.fromhex("0x1.ep+122"),
+    "f8": float.fromhex("0x1.ep+122"),
+}
+
+
+def default_fill(dtype: np.dtype[np.generic]) -> bytes | None:
+    r"""What netCDF reads where nothing was written and the file defines no fill value; None where netCDF has no such value.
+
+    Examples
+    --------
+    >>> default_fill(np.dtype(">i2"))
+    b'\x80\x01'
+    """
+    value = _NETCDF_FILLS.get(dtype.str[1:])
+    return None if value is None else np.array(value, dtype).tobytes()
 
 
 def read_box(store: Store, key: str, array_path: str, start: tuple[int, ...], stop: tuple[int, ...]) -> NDArray[np.generic]:
@@ -37,8 +65,8 @@ def read_box(store: Store, key: str, array_path: str, start: tuple[int, ...], st
 
     Returns
     -------
-    Values in native byte order, of shape ``stop - start``; variable-length text as ``StringDType``. A box that reaches
-    past what is stored is an error.
+    Values in native byte order, of shape ``stop - start``; variable-length text as ``StringDType``. Past the end of an
+    axis that may grow, values are fill (a netCDF variable may be shorter than its dimension); past any other it is an error.
 
     Raises
     ------
@@ -92,28 +120,53 @@ def _open(file: h5py.File, path: str | None, array_path: str) -> h5py.h5d.Datase
         # without it the library would look for raw files in the working folder
         access.set_efile_prefix(folder)
         access.set_virtual_prefix(folder)
+    return h5d.open(file.id, _stored_name(file, array_path).encode(), access)
+
+
+def _stored_name(file: h5py.File, array_path: str) -> str:
+    """The dataset's own name: where a netCDF variable is named like a dimension that it is not, its own has a prefix."""
     group, _, name = array_path.rpartition("/")
-    for raw in (array_path, f"{group}/_nc4_non_coord_{name}"):
-        if raw in file:
-            return h5d.open(file.id, raw.encode(), access)
-    return h5d.open(file.id, array_path.encode(), access)
+    hidden = f"{group}/_nc4_non_coord_{name}"
+    if hidden not in file:
+        return array_path
+    own = file[array_path].attrs.get("NAME", b"") if array_path in file else _PURE_DIMENSION
+    text = own if isinstance(own, bytes) else str(own).encode()
+    return hidden if text.startswith(_PURE_DIMENSION) else array_path
 
 
 def _read(dataset: h5py.Dataset, start: tuple[int, ...], stop: tuple[int, ...]) -> NDArray[np.generic]:
     import h5py
 
     rank = len(dataset.shape)
-    box = tuple(slice(a, b) for a, b in zip(start, stop, strict=True))
-    if any(b > n for b, n in zip(stop, dataset.shape, strict=False)):
+    beyond = [d for d, n in enumerate(dataset.shape) if stop[d] > n]
+    if any(dataset.maxshape[d] is not None for d in beyond):
         raise ValueError(f"the box ends at {stop} and the dataset has shape {dataset.shape}")
+    box = tuple(slice(min(a, n), min(b, n)) for a, b, n in zip(start, stop, dataset.shape, strict=False))
     if h5py.check_string_dtype(dataset.dtype) is not None and dataset.dtype.kind == "O":
         texts = np.asarray(dataset.asstr()[box])
         return texts.astype(np.dtypes.StringDType())
-    values = np.asarray(dataset[box[:rank]] if rank else dataset[()])
+    values = np.asarray(dataset[box] if rank else dataset[()])
     # an array-typed element brings its own axes, which h5py reads whole
-    values = values[(*(slice(None) for _ in range(rank)), *box[rank:])]
+    values = values[
+        (*(slice(None) for _ in range(rank)), *(slice(a, b) for a, b in zip(start[rank:], stop[rank:], strict=True)))
+    ]
     plain: np.dtype[np.generic] = _without_metadata(values.dtype).newbyteorder("=")
-    return np.ascontiguousarray(values, dtype=plain).reshape(tuple(b - a for a, b in zip(start, stop, strict=True)))
+    extent = tuple(b - a for a, b in zip(start, stop, strict=True))
+    if beyond:
+        whole = np.full(extent, _fill(dataset), plain)
+        whole[tuple(slice(0, n) for n in values.shape)] = values
+        return whole
+    return np.ascontiguousarray(values, dtype=plain).reshape(extent)
+
+
+def _fill(dataset: h5py.Dataset) -> NDArray[np.generic]:
+    """0-d array that elements which were never written read as."""
+    from h5py import h5d
+
+    plist = dataset.id.get_create_plist()
+    undefined = plist.fill_value_defined() == h5d.FILL_VALUE_UNDEFINED or plist.get_fill_time() == h5d.FILL_TIME_NEVER
+    default = default_fill(dataset.dtype) if undefined else None
+    return np.asarray(dataset.fillvalue) if default is None else np.frombuffer(default, dataset.dtype)[0]
 
 
 def _without_metadata(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:

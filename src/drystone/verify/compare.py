@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -93,8 +93,12 @@ def show(value: object) -> str:
     return f"{item[()]} (0x{item.astype(item.dtype.newbyteorder('>')).tobytes().hex()})"
 
 
-def coding_problems(published: Mapping[str, object], stored: Mapping[str, object]) -> Iterator[str]:
+def coding_problems(
+    published: Mapping[str, object], stored: Mapping[str, object], unkept: Container[str] = ()
+) -> Iterator[str]:
     """Attributes that change what values mean and are not the granule's, one line each.
+
+    ``unkept`` are those that the published form was said not to hold.
 
     Examples
     --------
@@ -102,6 +106,8 @@ def coding_problems(published: Mapping[str, object], stored: Mapping[str, object
     ['attribute scale_factor: published 0.1, stored 0.2']
     """
     for name in _CODING:
+        if name in unkept and name not in published:
+            continue
         if (name in stored) != (name in published):
             holder = "the granule has" if name in stored else "the published array has"
             yield f"only {holder} the attribute {name}"
@@ -110,7 +116,11 @@ def coding_problems(published: Mapping[str, object], stored: Mapping[str, object
 
 
 def _same(published: object, stored: object) -> bool:
+    if np.asarray(stored).dtype.kind == "V":  # a compound goes as its bytes
+        return isinstance(published, str) and published.encode("latin-1", "replace") == np.asarray(stored).tobytes()
     have, want = np.asarray(stored).reshape(-1).tolist(), np.asarray(published, object).reshape(-1).tolist()
+    if any(isinstance(h, complex) for h in have):  # JSON has a pair of numbers for one
+        have = [part for h in have for part in (complex(h).real, complex(h).imag)]
     return len(have) == len(want) and all(_equal(w, h) for w, h in zip(want, have, strict=True))
 
 
@@ -126,6 +136,8 @@ def _equal(published: object, stored: object) -> bool:
 
 
 def _text(value: object) -> str:
+    if isinstance(value, str):
+        value = value.encode("utf-8", "surrogateescape")  # h5py's way to carry bytes that are no UTF-8
     if not isinstance(value, bytes):
         return str(value)
     try:
@@ -140,7 +152,9 @@ def _number(value: object, integer: bool) -> object:
         return value
     if value in ("NaN", "Infinity", "-Infinity"):
         return float(value)
-    return int(value) if integer else struct.unpack("<d", _from_base64(value) or b"")[0]
+    if integer and value.lstrip("-").isdigit():
+        return int(value)
+    return struct.unpack("<d", _from_base64(value) or b"")[0]
 
 
 def _from_base64(value: object) -> bytes | None:

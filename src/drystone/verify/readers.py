@@ -1,17 +1,14 @@
-"""Both sides of a comparison, read by libraries that are not ours.
+"""The published side of a comparison, read by libraries that are not ours; and what both sides share.
 
 The witness loads this file by its path, so it imports nothing of drystone's.
 
 The published form opens as a zarr group: through a folder or object store, an icechunk session, or fsspec's reference file
-system. Granules open in h5py, which delivers values as they are stored, without masks and scales; files that h5py cannot
-read, and arrays whose filter it lacks, open in netCDF4 with its masks and scales switched off.
+system.
 """
 
 from __future__ import annotations
 
-import importlib.util
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 from urllib.parse import unquote, urlparse
@@ -22,9 +19,7 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore as ObstoreStore
     from zarr.abc.store import Store
 
-__all__ = ["Group", "Readable", "Sources", "Unreadable", "open_published"]
-
-_FILES = 64  # granules held open at once
+__all__ = ["Options", "Readable", "Unreadable", "local_path", "object_store", "open_published", "options_of", "read_box"]
 
 type Options = Mapping[str, str | bool]
 
@@ -69,18 +64,6 @@ def read_box(array: Readable, box: tuple[slice, ...]) -> object:
     return values
 
 
-class Group(Protocol):
-    """An open granule."""
-
-    def __getitem__(self, path: str, /) -> Readable:
-        """One array."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the file."""
-        ...
-
-
 def local_path(location: str) -> str | None:
     """The path of a ``file:`` URL or a bare path, None for other URLs."""
     if location.startswith("file:"):
@@ -94,7 +77,8 @@ def options_of(url: str, options: Mapping[str, Options]) -> Options:
     return options[max(found, key=len)] if found else {}
 
 
-def _object_store(url: str, options: Options) -> ObstoreStore:
+def object_store(url: str, options: Options) -> ObstoreStore:
+    """The object store below a URL."""
     import obstore.store as stores
 
     plain = str(options.get("endpoint", url)).startswith("http://")
@@ -173,7 +157,7 @@ def _published_store(form: str, location: str, options: Mapping[str, Options], v
 
         if path is not None:
             return LocalStore(path, read_only=True)
-        return ObjectStore(_object_store(location, options_of(location, options)), read_only=True)
+        return ObjectStore(object_store(location, options_of(location, options)), read_only=True)
     if form == "icechunk":
         return _icechunk(location, options, version)
     if form == "kerchunk-parquet":
@@ -271,129 +255,3 @@ def _access(store: object, options: Options) -> _Access:
     if kind.startswith("S3") or kind == "Tigris":
         return ic.s3_anonymous_credentials() if options.get("anonymous") else ic.s3_from_env_credentials()
     return ic.gcs_from_env_credentials() if kind == "Gcs" else ic.azure_from_env_credentials()
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# the granules' side
-
-
-class _NetcdfVariable(Protocol):
-    def ncattrs(self) -> list[str]: ...
-    def getncattr(self, name: str) -> object: ...
-
-
-class _Reader(Protocol):
-    def read(self, size: int, /) -> object: ...
-    def seek(self, offset: int, whence: int = 0, /) -> int: ...
-    def tell(self) -> int: ...
-
-
-class _RemoteFile:
-    """A remote object as the file that h5py asks for."""
-
-    def __init__(self, reader: _Reader) -> None:
-        self._reader = reader
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return self._reader.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._reader.tell()
-
-    def read(self, size: int = -1) -> bytes:
-        return bytes(self._reader.read(size))  # type: ignore[call-overload, no-any-return]
-
-    def readinto(self, buffer: memoryview) -> int:
-        data = self.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-
-class Sources:
-    """Open granules, the least recently used closed first.
-
-    Parameters
-    ----------
-    options
-        URL prefix to what its object store needs.
-    """
-
-    def __init__(self, options: Mapping[str, Options]) -> None:
-        self._options = options
-        self._open: OrderedDict[tuple[str, str], Group] = OrderedDict()
-        self._foreign: set[tuple[str, str]] = set()  # (granule, array) that h5py failed on
-
-    def _group(self, granule: str, library: str) -> Group:
-        key = (granule, library)
-        if key not in self._open:
-            while len(self._open) >= _FILES:
-                self._open.popitem(last=False)[1].close()
-            self._open[key] = self._netcdf(granule) if library == "netCDF4" else self._hdf5(granule)
-        self._open.move_to_end(key)
-        return self._open[key]
-
-    def _hdf5(self, granule: str) -> Group:
-        if importlib.util.find_spec("hdf5plugin") is not None:
-            import hdf5plugin  # noqa: F401  registers filters that HDF5 itself lacks
-        import h5py
-
-        path = local_path(granule)
-        if path is not None:
-            return cast("Group", h5py.File(path, "r", locking=False))
-        import obstore
-
-        folder, _, name = granule.rpartition("/")
-        store = _object_store(folder, options_of(granule, self._options))
-        return cast("Group", h5py.File(_RemoteFile(obstore.open_reader(store, name)), "r"))
-
-    def _netcdf(self, granule: str) -> Group:
-        if importlib.util.find_spec("netCDF4") is None:
-            raise OSError("h5py cannot read it, and netCDF4, which might, is not installed")
-        import netCDF4
-
-        dataset = netCDF4.Dataset(local_path(granule) or granule)
-        dataset.set_auto_maskandscale(False)
-        dataset.set_auto_chartostring(False)
-        return cast("Group", dataset)
-
-    def array(self, granule: str, inner: str) -> Readable:
-        """One array of a granule; Unreadable where it is not there."""
-        try:
-            if (granule, inner) not in self._foreign:
-                return self._group(granule, "h5py")[inner]
-        except OSError:
-            # no HDF5 at all: netCDF4 reads the older formats, and says so where it cannot either
-            self._foreign.add((granule, inner))
-        except KeyError as error:
-            raise Unreadable(f"{granule}: it has no array {inner}") from error
-        try:
-            return self._group(granule, "netCDF4")[inner]
-        except (OSError, IndexError, KeyError) as error:
-            raise Unreadable(f"{granule}, {inner}: {error}") from error
-
-    def attributes(self, granule: str, inner: str) -> Mapping[str, object]:
-        """Attributes of one array."""
-        array = self.array(granule, inner)
-        if (granule, inner) not in self._foreign:
-            return array.attrs
-        variable = cast("_NetcdfVariable", array)
-        return {name: variable.getncattr(name) for name in variable.ncattrs()}
-
-    def read(self, granule: str, inner: str, start: Sequence[int], stop: Sequence[int]) -> object:
-        """Values of a box as they are stored; Unreadable where the granule does not hold it."""
-        array = self.array(granule, inner)
-        shape = array.shape
-        # an element may be an array itself: its axes are the last ones of the whole
-        within = getattr(array.dtype, "subdtype", None)
-        if shape is not None and within is not None:
-            shape = (*shape, *within[1])
-        if shape is None or len(shape) != len(start) or any(b > n for b, n in zip(stop, shape, strict=True)):
-            raise Unreadable(f"{granule}, {inner}: elements {tuple(start)} to {tuple(stop)} were placed, its shape is {shape}")
-        box = tuple(slice(a, b) for a, b in zip(start, stop, strict=True))
-        try:
-            return read_box(array, box)
-        except (OSError, RuntimeError, ValueError, TypeError) as error:
-            if (granule, inner) in self._foreign or importlib.util.find_spec("netCDF4") is None:
-                raise Unreadable(f"{granule}, {inner}: {error}") from error
-        self._foreign.add((granule, inner))  # a filter that h5py lacks: the netCDF library brings its own
-        return self.read(granule, inner, start, stop)

@@ -14,14 +14,16 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from drystone.codecs.zarr_forms import unkept_attributes
 from drystone.errors import ConfigError, MissingExtra, VerifyError
 from drystone.model.placement import Combined, CombinedArray, Placements
 from drystone.model.progress import Progress
 from drystone.verify.report import VerifyReport
 
-__all__ = ["SLAB_BYTES", "verify_output"]
+__all__ = ["SLAB_BYTES", "ZARR_V3_FORMS", "verify_output"]
 
 SLAB_BYTES = 64 << 20
+ZARR_V3_FORMS = ("zarr", "icechunk")
 _READERS = ("numpy", "zarr", "h5py", "icechunk", "fsspec", "netCDF4", "obstore")
 
 
@@ -98,7 +100,7 @@ def verify_output(
             "slab_bytes": slab_bytes,
             "result": str(Path(folder) / "result.json"),
             "paths": _reader_folders(),
-            **_columns(chosen, granules),
+            **_columns(chosen, granules, form),
         }
         path = Path(folder) / "job.json"
         path.write_text(json.dumps(job), encoding="utf-8")
@@ -142,7 +144,7 @@ def _reader_folders() -> list[str]:
     return folders
 
 
-def _columns(arrays: Sequence[CombinedArray], granules: Mapping[int, str]) -> dict[str, object]:
+def _columns(arrays: Sequence[CombinedArray], granules: Mapping[int, str], form: str) -> dict[str, object]:
     """Arrays, placements and granules as plain lists."""
     known: dict[bytes, int] = {}
     placements: list[dict[str, object]] = []
@@ -161,6 +163,7 @@ def _columns(arrays: Sequence[CombinedArray], granules: Mapping[int, str]) -> di
                 "shape": list(a.shape),
                 "placements": known[key],
                 "fill": None if a.dtype.kind == "T" else a.fill_scalar.tobytes().hex(),
+                "unkept": list(unkept_attributes(a.attributes, a.dtype)) if form in ZARR_V3_FORMS else [],
             }
         )
     unknown = sorted(used - set(granules))

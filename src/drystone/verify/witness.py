@@ -1,8 +1,8 @@
 """A program that compares a published form with its granules, and shares no code with what wrote it.
 
 It runs as ``python -I witness.py job.json``, in a process of its own. The first thing it does is to forbid the import of
-drystone (:func:`seal`), the last is to prove that none was imported. Its three helpers (``boxes``, ``compare``,
-``readers``) import nothing of drystone's either and are loaded by their path.
+drystone (:func:`seal`), the last is to prove that none was imported. Its helpers (``boxes``, ``compare``, ``readers``,
+``granules``) import nothing of drystone's either and are loaded by their path.
 
 A line of JSON on standard output for progress, and the report in the file that the job names. Memory is bounded by a few
 slabs, or by two published chunks where those are larger.
@@ -58,11 +58,12 @@ def _sibling(name: str) -> ModuleType:
 
 
 if TYPE_CHECKING:
-    from drystone.verify import boxes, compare, readers
+    from drystone.verify import boxes, compare, granules, readers
 else:
     if __name__ == "__main__":
         seal()
     boxes, compare, readers = _sibling("boxes"), _sibling("compare"), _sibling("readers")
+    granules = _sibling("granules")  # after readers, which it asks for
 
 
 @dataclass
@@ -113,7 +114,7 @@ class Witness:
 
     def __init__(self, job: dict[str, Any]) -> None:
         self._job = job
-        self._sources = readers.Sources(job["options"])
+        self._sources = granules.Sources(job["options"])
         self._progress = _Progress()
 
     def run(self) -> dict[str, Any]:
@@ -169,7 +170,8 @@ class Witness:
         if placed["granule"]:
             granule = self._job["granules"][str(placed["granule"][0])]
             try:
-                yield from compare.coding_problems(attributes, self._sources.attributes(granule, spec["path"]))
+                stored = self._sources.attributes(granule, spec["path"])
+                yield from compare.coding_problems(attributes, stored, spec["unkept"])
             except readers.Unreadable as error:
                 yield str(error)
 

@@ -23,6 +23,7 @@ from drystone.scan.hdf5.rows import Grid, rows_of, single_row
 from drystone.scan.hdf5.subject import Budget, Subject, stored_columns, stored_offset
 from drystone.scan.hdf5.texts import encode_texts, texts_of
 from drystone.scan.hdf5.values import fill_bytes, read_stored
+from drystone.storage.hdf5_library import default_fill
 
 __all__ = ["MAX_RANK", "build_array"]
 
@@ -81,7 +82,19 @@ def _spec(
 
 
 def _fill(subject: Subject) -> bytes | None:
-    return fill_bytes(subject.description, subject.file, subject.header)
+    fill = fill_bytes(subject.description, subject.file, subject.header)
+    if fill is None and subject.axes.sizes != subject.stored_shape:
+        # written short of its unlimited dimension without fill values: netCDF goes on with those of its own
+        return default_fill(subject.description.stored.dtype)
+    return fill
+
+
+def _ends_inside(subject: Subject, chunk_shape: tuple[int, ...]) -> bool:
+    """Whether a variable without fill values ends inside a chunk, short of its dimension: the chunk's rest is anything."""
+    ends = zip(subject.stored_shape, subject.axes.sizes, chunk_shape, strict=True)
+    return (
+        any(n < size and n % c for n, size, c in ends) and fill_bytes(subject.description, subject.file, subject.header) is None
+    )
 
 
 def _single(subject: Subject, rows: ChunkRows, chain: CodecChain, inline: Mapping[int, bytes], budget: Budget) -> ScannedArray:
@@ -136,10 +149,12 @@ def _chunked(subject: Subject, budget: Budget) -> ScannedArray:
     file, inner = subject.file, d.stored.inner
     chunk_shape = (*d.chunk_shape, *inner)
     grid = Grid(subject.path, subject.axes.sizes, chunk_shape, math.prod(d.chunk_shape) * d.stored.element_size)
-    rank = len(chunk_shape)
-    state = State.LIBRARY if d.chain.needs_library else State.REFERENCED
+    rank, chain = len(chunk_shape), d.chain
+    if _ends_inside(subject, chunk_shape):
+        chain = CodecChain((*chain.codecs, foreign_codec(0, "a variable that ends inside a chunk and has no fill value")))
+    state = State.LIBRARY if chain.needs_library else State.REFERENCED
     if 0 in grid.shape:
-        spec = _spec(subject, chunk_shape, d.chain, fill=_fill(subject), padded=True)
+        spec = _spec(subject, chunk_shape, chain, fill=_fill(subject), padded=True)
         return ScannedArray(spec, ChunkRows.empty(rank))
     try:
         columns = stored_columns(subject, budget.rows)
@@ -159,7 +174,7 @@ def _chunked(subject: Subject, budget: Budget) -> ScannedArray:
         reason = f"{subject.path} has {found.outside} chunks beyond its shape, which are left out"
         subject.warnings.append(Refusal(subject.path, "chunk-index", reason))
     masks = found.masks if state is State.REFERENCED else {}
-    spec = _spec(subject, chunk_shape, d.chain, fill=_fill(subject), padded=True, sparse=found.sparse)
+    spec = _spec(subject, chunk_shape, chain, fill=_fill(subject), padded=True, sparse=found.sparse)
     return ScannedArray(spec, found.rows, {}, masks)
 
 

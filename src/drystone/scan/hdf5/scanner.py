@@ -121,9 +121,9 @@ class _Scan:
         datasets = [d for d in self.walked.datasets if d.path in extents]
         self.names = Names.of(datasets, extents)
         members: list[_Member] = []
+        datasets = [d for d in datasets if not _is_pure_dimension(d)]
+        taken = {d.path for d in datasets}
         for found in datasets:
-            if found.attributes.own.is_scale and found.attributes.own.scale_name.startswith(PURE_DIMENSION):
-                continue
             description = self._try(
                 refused, found.path, describe, found.dsid, extents[found.path], self.file, self.heap, found.header
             )
@@ -131,6 +131,7 @@ class _Scan:
                 continue
             axes = self.names.axes(found, extents[found.path], description.stored.inner)
             path = f"{found.group.rstrip('/')}/{local_name(found.path)}"
+            path = found.path if path in taken else path
             attributes = finished(found.attributes.items, netcdf=self.netcdf)
             members.append(_Member(path, found, description, axes, attributes))
         return members, refused
@@ -214,6 +215,11 @@ class _Scan:
             text = str(error).splitlines()[0] if str(error) else type(error).__name__
             into.append(Refusal(path, "unreadable", f"{path}: the HDF5 library cannot read it: {text}"))
         return None
+
+
+def _is_pure_dimension(found: FoundDataset) -> bool:
+    """Whether it stands for a dimension and holds no values."""
+    return found.attributes.own.is_scale and found.attributes.own.scale_name.startswith(PURE_DIMENSION)
 
 
 def _is_wanted(path: str, variables: tuple[str, ...] | None) -> bool:
