@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from drystone.scan.hdf5.opening import OpenFile
 
@@ -49,6 +50,9 @@ class Message:
     body: bytes
 
 
+_CACHED_BYTES = 4096
+
+
 class _UnexpectedHeader(Exception):
     """A header in a form that is not read here."""
 
@@ -84,7 +88,8 @@ def _messages(file: OpenFile, header: int) -> Iterator[Message]:
     seen = 0
     while blocks:
         data = blocks.pop(0)
-        for message in _split(data, modern, ordered):
+        split = _split_cached if len(data) <= _CACHED_BYTES else _split
+        for message in split(data, modern, ordered):
             seen += 1
             if seen > _MAX_MESSAGES:
                 raise _UnexpectedHeader
@@ -103,7 +108,8 @@ def _block(file: OpenFile, address: int, length: int) -> bytes:
     return file.bytes.read(address, length)
 
 
-def _split(data: bytes, modern: bool, ordered: bool) -> Iterator[Message]:
+def _split(data: bytes, modern: bool, ordered: bool) -> tuple[Message, ...]:
+    out: list[Message] = []
     at, n_bytes = 0, len(data)
     head = (6 if ordered else 4) if modern else 8
     while at + head <= n_bytes:
@@ -116,8 +122,13 @@ def _split(data: bytes, modern: bool, ordered: bool) -> Iterator[Message]:
         at += head
         if at + size > n_bytes:
             raise _UnexpectedHeader
-        yield Message(kind, bool(flags & 2), order, data[at : at + size])
+        out.append(Message(kind, bool(flags & 2), order, data[at : at + size]))
         at += size
+    return tuple(out)
+
+
+# the files of an archive repeat each other's headers, but for the addresses in some
+_split_cached = lru_cache(maxsize=4096)(_split)
 
 
 def _find(file: OpenFile, header: int, kind: int) -> bytes | None:

@@ -6,7 +6,6 @@ import numpy as np
 from h5py import h5d, h5s
 from numpy.typing import NDArray
 
-from drystone.scan.hdf5.attributes import LIBRARY_ERRORS
 from drystone.scan.hdf5.describe import Description
 from drystone.scan.hdf5.dtypes import UnsupportedType
 from drystone.scan.hdf5.object_header import read_fill
@@ -46,16 +45,12 @@ def fill_bytes(description: Description, file: OpenFile, header: int) -> bytes |
         return None
     if status == h5d.FILL_VALUE_DEFAULT:
         return bytes(stored.dtype.itemsize)
-    value = np.zeros((), np.dtype((stored.dtype, stored.inner)) if stored.inner else stored.dtype)
-    try:
+    # as it stands in the header where nothing is converted, which serves bit fields and opaque bytes too
+    raw = read_fill(file, header) if stored.converted is None else None
+    if raw is None or len(raw) != stored.element_size:
+        value = np.zeros((), np.dtype((stored.dtype, stored.inner)) if stored.inner else stored.dtype)
         plist.get_fill_value(value)
         raw = value.tobytes()
-    except LIBRARY_ERRORS:
-        # the library has no conversion for bit fields and tagged opaque bytes, which need none
-        found = read_fill(file, header)
-        if found is None or stored.converted is not None or len(found) != stored.element_size:
-            raise
-        raw = found
     size = stored.dtype.itemsize
     if any(raw[i : i + size] != raw[:size] for i in range(0, len(raw), size)):
         raise UnsupportedType("fill", "its array-typed elements have a fill value that differs between members")
