@@ -19,7 +19,7 @@ from pathlib import Path
 from make_archive import make
 
 HERE = Path(__file__).parent
-CASES = {"bran": ("refs/s", 1, 1), "oisst": ("files/s", 200, 20)}
+CASES = {"bran": ("refs/s", 1, 1), "oisst": ("files/s", 365, 20)}
 SUBJECTS = {
     "kerchunk": ("scan-kerchunk", True, "SingleHdf5ToZarr, in memory"),
     "VirtualiZarr": ("scan-virtualizarr-dataset", True, "open_virtual_dataset, in memory"),
