@@ -9,7 +9,7 @@ from drystone.model.sizes import size_text
 from drystone.plan.costs import ReadCost
 
 if TYPE_CHECKING:
-    from drystone.pipeline.planning import ArrayPlan, OutputPlan, RunPlan
+    from drystone.pipeline.planning import OutputPlan, PlannedArray, RunPlan
 
 __all__ = ["plan_json", "plan_lines"]
 
@@ -36,7 +36,7 @@ def _output_json(o: OutputPlan) -> dict[str, object]:
     }
 
 
-def _array_json(a: ArrayPlan) -> dict[str, object]:
+def _array_json(a: PlannedArray) -> dict[str, object]:
     return {
         "path": a.path,
         "mode": a.mode,
@@ -81,7 +81,7 @@ def plan_lines(plan: RunPlan) -> list[str]:
     return out
 
 
-def _array_lines(a: ArrayPlan, array: CombinedArray) -> list[str]:
+def _array_lines(a: PlannedArray, array: CombinedArray) -> list[str]:
     dims = " × ".join(f"{d} {n}" for d, n in zip(array.dims, a.shape, strict=True)) or "scalar"
     head = f"  {a.path}  ({dims}) {a.dtype}"
     if a.mode == "refused":

@@ -27,13 +27,13 @@ from drystone.rechunk.target import array_document
 from drystone.table.table import ReferenceTable
 from drystone.verify.run import ZARR_V3_FORMS
 
-__all__ = ["ArrayPlan", "OutputPlan", "RunPlan", "plan_archive", "plan_output"]
+__all__ = ["OutputPlan", "PlannedArray", "RunPlan", "plan_archive", "plan_output"]
 
 DRIVER_BYTES = 1 << 20  # arrays up to this size are written whole by the driver
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayPlan:
+class PlannedArray:
     """One array of one output.
 
     ``mode``: ``virtual`` (references), ``driver`` (small: written whole by the driver), ``rechunk``, or ``refused``.
@@ -62,7 +62,7 @@ class OutputPlan:
 
     index: int
     output: OutputOptions
-    arrays: tuple[ArrayPlan, ...]
+    arrays: tuple[PlannedArray, ...]
 
     @property
     def published(self) -> tuple[str, ...]:
@@ -153,7 +153,7 @@ def plan_output(archive: Archive, whole: Whole, index: int, output: OutputOption
     return plan
 
 
-def _virtual(whole: Whole, wanted: tuple[str, ...], output: OutputOptions) -> list[ArrayPlan]:
+def _virtual(whole: Whole, wanted: tuple[str, ...], output: OutputOptions) -> list[PlannedArray]:
     emitter = cast(Emitter, registry.load("emitters", output.form))
     problems = emitter.problems(whole.combined)
     plans = []
@@ -165,9 +165,9 @@ def _virtual(whole: Whole, wanted: tuple[str, ...], output: OutputOptions) -> li
     return plans
 
 
-def _array_plan(table: ReferenceTable, array: CombinedArray, mode: str, reason: str) -> ArrayPlan:
+def _array_plan(table: ReferenceTable, array: CombinedArray, mode: str, reason: str) -> PlannedArray:
     encoded = _encoded_bytes(table, array)
-    return ArrayPlan(array.path, mode, reason, array.shape, str(array.dtype), array.grid.n_chunks, encoded)
+    return PlannedArray(array.path, mode, reason, array.shape, str(array.dtype), array.grid.n_chunks, encoded)
 
 
 def _encoded_bytes(table: ReferenceTable, array: CombinedArray) -> int:
@@ -181,7 +181,7 @@ def _encoded_bytes(table: ReferenceTable, array: CombinedArray) -> int:
 
 def _stored_or_refused(
     config: ArchiveConfig, whole: Whole, array: CombinedArray, output: OutputOptions, nbytes: int, fields: int, remote: bool
-) -> ArrayPlan:
+) -> PlannedArray:
     """One array of a store; what Zarr cannot say is refused by name, and loses no other array."""
     try:
         array_document(whole_layout(array, output))
@@ -192,10 +192,10 @@ def _stored_or_refused(
 
 def _stored(
     config: ArchiveConfig, whole: Whole, array: CombinedArray, output: OutputOptions, nbytes: int, fields: int, remote: bool
-) -> ArrayPlan:
+) -> PlannedArray:
     base = _array_plan(whole.table, array, "driver", "")
     if _by_driver(array, whole.combined):
-        return ArrayPlan(
+        return PlannedArray(
             base.path, "driver", "", base.shape, base.dtype, base.source_chunks, base.encoded_bytes, whole_layout(array, output)
         )
     raw = _nbytes(array)
@@ -206,7 +206,7 @@ def _stored(
     tasks = plan_tasks(array, layout, limit, threads=host.threads, slots=slots, joined=remote)
     ratio = raw / base.encoded_bytes if base.encoded_bytes else 1.0
     reads = read_costs(array, layout, config.reads, source_ratio=ratio)
-    return ArrayPlan(
+    return PlannedArray(
         base.path, "rechunk", "", base.shape, base.dtype, base.source_chunks, base.encoded_bytes, layout, tasks, tuple(reads)
     )
 
