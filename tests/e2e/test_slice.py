@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import fsspec
+import h5py
 import icechunk
 import numpy as np
 import pytest
@@ -103,6 +104,29 @@ def test_the_table_tells_what_proved_each_task_once(archive):
     assert {g for r in receipts for g, _ in r.sources} == set(table.granule_ids().tolist())
     for o in (o for r in receipts for o in r.objects if o.size >= 0):
         assert checksum([(folder / "out/series.zarr" / o.key).read_bytes()]) == o.crc32c
+
+
+def test_position_order_is_the_order_of_the_list(tmp_path):
+    """Not that of names, nor that in which granules came to the table: a list that grows in the middle is a rebuild."""
+    for value, name in enumerate("abc"):
+        with h5py.File(tmp_path / f"{name}.h5", "w") as f:
+            f.create_dataset("v", data=np.full((2, 3), value), maxshape=(None, 3), chunks=(2, 3))
+    config = tmp_path / "order.yaml"
+    config.write_text(
+        "name: order\nstorage: {raw: file:.}\narchive: {granules: {list: list.txt}}\n"
+        "combine: {along: {phony_dim_0: {position: order}}}\n"
+        "outputs: [{store: zarr, at: out.zarr}, {virtual: icechunk, at: out.icechunk}]\n"
+        "verify: {values: full}\nexecution: {cluster: inline}\n"
+    )
+    for names in ("ca", "cba"):
+        (tmp_path / "list.txt").write_text("".join(f"raw:{name}.h5\n" for name in names))
+        drystone.run(config, accept_changes=True)
+        wanted = ["abc".index(name) for name in names for _ in range(2)]
+        assert zarr.open_group(tmp_path / "out.zarr", mode="r")["v"][:, 0].tolist() == wanted
+        assert open_icechunk(tmp_path / "out.icechunk", tmp_path)["v"].values[:, 0].tolist() == wanted
+        assert drystone.open(config)["v"].values[:, 0].tolist() == wanted
+        assert api.verify(config, mode="full").ok
+        assert drystone.run(config).release is None
 
 
 def test_open_needs_no_other_argument(archive):

@@ -14,6 +14,7 @@ from drystone.model.placement import Combined
 from drystone.pipeline.archive import Archive
 from drystone.pipeline.granules import granule_rows
 from drystone.pipeline.members import group_texts, members_of, merged_groups
+from drystone.pipeline.scan import list_granules
 from drystone.pipeline.statics import DigestCache, check_statics
 from drystone.plan.combine import combine
 from drystone.table.table import ReferenceTable
@@ -49,7 +50,7 @@ def whole_of(archive: Archive, listed: Sequence[Listed] | None, *, remember: boo
     archive
         The config resolved.
     listed
-        Granules now in the archive; None: every granule that the table knows.
+        Granules now in the archive, in order; None: every granule that the table knows.
     remember
         Keep digests of static arrays beside the table, so that they are not read again; else nothing is written.
 
@@ -66,7 +67,10 @@ def whole_of(archive: Archive, listed: Sequence[Listed] | None, *, remember: boo
         )
     table = archive.table()
     rows = granule_rows(table)
-    addresses = [a for a, r in rows.items() if r.status != "withdrawn"] if listed is None else [g.address for g in listed]
+    if listed is None:
+        addresses = _in_listed_order(archive, [a for a, r in rows.items() if r.status != "withdrawn"])
+    else:
+        addresses = [g.address for g in listed]
     unscanned = [a for a in addresses if a not in rows]
     if unscanned:
         raise CombineError(
@@ -88,3 +92,12 @@ def whole_of(archive: Archive, listed: Sequence[Listed] | None, *, remember: boo
     if remember:
         cache.save()
     return Whole(combined, table, granules, tuple(a for a in addresses if rows[a].status != "scanned"))
+
+
+def _in_listed_order(archive: Archive, addresses: list[str]) -> list[str]:
+    """Where the listed order places granules, that order; a table alone knows only the one in which they came to it."""
+    along = archive.config.combine.along
+    if along is None or along.position != "order" or not archive.config.granules:
+        return addresses
+    rank = {g.address: i for i, g in enumerate(list_granules(archive))}
+    return sorted(addresses, key=lambda a: rank.get(a, len(rank)))

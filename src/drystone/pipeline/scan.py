@@ -113,23 +113,17 @@ class _Outcome:
 
 
 def list_granules(archive: Archive) -> list[Listed]:
-    """Every granule that the config names, by address, each once."""
+    """Every granule that the config names, each once, in the order that it is named first."""
     seen: dict[str, Listed] = {}
     for wanted in archive.config.granules:
         lister = cast(Lister, registry.load("listers", wanted.lister))
         for listed in lister.list(archive.places, wanted.pattern):
             seen.setdefault(listed.address, listed)
-    return [seen[a] for a in sorted(seen)]
+    return list(seen.values())
 
 
 def listed_granules(archive: Archive, progress: Progress) -> list[Listed]:
-    """:func:`list_granules` with progress.
-
-    Raises
-    ------
-    ConfigError
-        Nothing is listed.
-    """
+    """:func:`list_granules` with progress."""
     progress.start("list", None, "granules")
     listed = list_granules(archive)
     progress.advance("list", len(listed))

@@ -107,7 +107,7 @@ def order_granules(
     granule_ids: NDArray[np.int32],
     names: Mapping[int, str],
 ) -> AxisOrder:
-    """Put granules in order along the axis and count their elements.
+    """Put granules in order along the axis and count their elements; ``names`` has them in listed order.
 
     Raises
     ------
@@ -117,7 +117,8 @@ def order_granules(
     """
     count = _counts(members, axis.name, granule_ids, names)
     if axis.position == "order":
-        order = np.arange(len(granule_ids))
+        listed = {g: i for i, g in enumerate(names)}
+        order = np.argsort([listed[g] for g in granule_ids.tolist()], kind="stable")
     elif axis.position == "name":
         order = _by_name(axis, granule_ids, names)
     else:

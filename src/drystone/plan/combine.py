@@ -50,7 +50,7 @@ def combine(
     groups
         Of the first granule.
     names
-        Granule id to address, for messages; its keys are the granules to join.
+        Granule id to address, in listed order; its keys are the granules to join.
     options
         The axis, or None to find it; the variables wanted.
 
