@@ -74,6 +74,8 @@ def verify_one(
     ------
     VerifyError
         Values differ; the message names the first cell, both values and the granule.
+    GranuleChanged, GranuleMissing
+        They do, since granules are no longer what was scanned.
     """
     options = archive.config.verify
     values = mode or options.values
@@ -93,6 +95,7 @@ def verify_one(
         options={archive.places.store(name).url: place.options for name, place in archive.places.by_name.items()},
     )
     if not report.ok:
+        _see_granules(archive, whole)  # the likeliest reason
         raise VerifyError(
             f"{output.at}: values are not the granules' values: {report.first_problem()}; {consequence}",
             kind="values-differ",
@@ -147,7 +150,7 @@ def _see_granules(archive: Archive, whole: Whole) -> None:
         error = GranuleMissing if first not in now else GranuleChanged
         raise error(
             f"{len(changed)} of {len(whole.granules)} granules are no longer what was scanned (first: {first}: "
-            f"{changed[first]}); outputs cannot be compared with them; `drystone run` scans them again and says what would be "
+            f"{changed[first]}), so outputs do not show them as they are: `drystone run` scans them again and says what would be "
             "redone",
             granule=first,
             changed=len(changed),

@@ -44,13 +44,13 @@ _CONFIGURATION = {
     "delta.deletedFileRetentionDuration": "interval 30 days",
 }
 _TRIES = 4
-# the system's words in the library's errors
+# the system's words in the library's errors: kind, and ours
 _CAUSES = (
-    ("No space left", "no-space"),
-    ("uota", "no-space"),
-    ("File too large", "no-space"),
-    ("ermission denied", "no-permission"),
-    ("Read-only file system", "no-permission"),
+    ("No space left", "no-space", "no space left; free some and run again, what is done is kept"),
+    ("uota", "no-space", "the quota is used up; free some and run again, what is done is kept"),
+    ("File too large", "no-space", "a file would exceed the size limit (ulimit -f)"),
+    ("ermission denied", "no-permission", "permission denied"),
+    ("Read-only file system", "no-permission", "the file system is read-only"),
 )
 
 
@@ -376,12 +376,9 @@ class DeltaLog:
 
     def _fail(self, error: Exception, action: str) -> NoReturn:
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        for words, kind in _CAUSES:
+        for words, kind, ours in _CAUSES:
             if words in str(error):
-                remedy = "; give it room and run again, what is done is kept" if kind == "no-space" else ""
-                raise StorageError(
-                    f"cannot {action} the table {self._uri}: {words}{remedy}", kind=kind, path=self._uri
-                ) from error
+                raise StorageError(f"cannot {action} the table {self._uri}: {ours}", kind=kind, path=self._uri) from error
         if isinstance(error, OSError):
             raise StorageError(f"cannot {action} the table {self._uri}: {text}", kind="io", path=self._uri) from error
         raise TableError(f"cannot {action} the table {self._uri}: {text}", kind="log", path=self._uri) from error
