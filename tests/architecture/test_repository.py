@@ -50,7 +50,7 @@ def test_no_large_file_is_tracked() -> None:
 
 
 def dependency_lines() -> list[str]:
-    lists = re.findall(r"^(?:dependencies|codecs|demo|test|lint|bench) = \[\n(.*?)^\]", PYPROJECT, re.MULTILINE | re.DOTALL)
+    lists = re.findall(r"^(?:dependencies|codecs|verify|demo|test|lint|bench) = \[\n(.*?)^\]", PYPROJECT, re.MULTILINE | re.DOTALL)
     return [line for block in lists for line in block.splitlines() if line.strip()]
 
 

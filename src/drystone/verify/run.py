@@ -107,7 +107,7 @@ def verify_output(
         result = _run(path, Path(folder), progress, sum(_expected(a, mode, share) for a in chosen), location)
     if "missing" in result:
         name = str(result["missing"])
-        raise MissingExtra.of(name, "test", f"verifying a {form} output")
+        raise MissingExtra.of(name, "verify", f"verifying a {form} output")
     if "failed" in result:
         raise VerifyError(
             f"{location} was not verified: {result['failed']}; nothing is proved about its values",
