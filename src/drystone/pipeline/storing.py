@@ -28,7 +28,7 @@ from drystone.plan.layout import TargetLayout
 from drystone.plan.memory import task_memory
 from drystone.rechunk.kernel import TaskJob, run_task
 from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, content_digests, load_plan, resumed_plan, write_plan
-from drystone.rechunk.receipts import RunState, load_receipts, proved, run_state, sweep_temporary, target_sizes
+from drystone.rechunk.receipts import RunState, load_receipts, proved, remove_objects, run_state, sweep_temporary, target_sizes
 from drystone.rechunk.target import is_published, prepare, publish, stray_objects, withdraw
 
 __all__ = ["StoreOutcome", "StoreWork", "ask", "rechunk_plan", "run_store", "state_of", "store_work"]
@@ -157,8 +157,7 @@ def run_store(archive: Archive, whole: Whole, work: StoreWork, check: Callable[[
             "receipts were written: objects vanished or changed size meanwhile; run again",
             kind="receipts-lost",
         )
-    for stray in stray_objects(layouts, sizes, work.leftover):
-        store.delete(f"{key}/{stray}" if key else stray)
+    remove_objects(store, key, stray_objects(layouts, sizes, work.leftover), work.leftover)
     TableView(whole.combined, whole.table, archive.places, fetcher_for(archive, whole.table)).recheck()
     verified = _verify(archive, whole, plan, progress)
     check()

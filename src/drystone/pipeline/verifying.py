@@ -150,8 +150,8 @@ def _see_granules(archive: Archive, whole: Whole) -> None:
         error = GranuleMissing if first not in now else GranuleChanged
         raise error(
             f"{len(changed)} of {len(whole.granules)} granules are no longer what was scanned (first: {first}: "
-            f"{changed[first]}), so outputs do not show them as they are: `drystone run` scans them again and says what would be "
-            "redone",
+            f"{changed[first]}), so outputs do not show them as they are: `drystone run` scans them again and says what it "
+            "would redo",
             granule=first,
             changed=len(changed),
         )

@@ -15,7 +15,7 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from drystone.errors import StorageError
 from drystone.model.task import Receipt
 from drystone.rechunk.plan_file import RechunkPlan
-from drystone.storage.local import LocalStore
+from drystone.storage.local import LocalStore, prune_folders
 from drystone.storage.store import Store
 
 __all__ = ["ReceiptLog", "RunState", "load_receipts", "proved", "run_state", "sweep_temporary", "target_sizes"]
@@ -195,6 +195,14 @@ def proved(plan: RechunkPlan, receipts: Iterator[Receipt], sizes: Mapping[str, i
             continue
         seen[offset + r.index] = True
         yield offset + r.index, r
+
+
+def remove_objects(store: Store, prefix: str, names: Iterable[str], arrays: Iterable[str]) -> None:
+    """Remove objects below a prefix, and the folders that they leave empty in some arrays: readers list those too."""
+    for name in names:
+        store.delete(f"{prefix}/{name}" if prefix else name)
+    for array in arrays if store.root is not None else ():
+        prune_folders(os.path.join(store.root or "", prefix, array.strip("/")))
 
 
 def sweep_temporary(store: Store, prefix: str) -> int:

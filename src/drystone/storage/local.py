@@ -18,7 +18,7 @@ from typing import NoReturn
 from drystone.errors import StorageError
 from drystone.storage.stamp import Stamp
 
-__all__ = ["TEMPORARY_SUFFIX", "LocalStore", "raise_storage_error"]
+__all__ = ["TEMPORARY_SUFFIX", "LocalStore", "prune_folders", "raise_storage_error"]
 
 TEMPORARY_SUFFIX = ".drystone-tmp"
 
@@ -230,6 +230,16 @@ class LocalStore:
                     _unlink_quietly(os.path.join(folder, name))
                     n += 1
         return n
+
+
+def prune_folders(folder: str) -> None:
+    """Remove a folder and those in it that hold no file; the caller must be the only writer."""
+    for path, _, _ in os.walk(folder, topdown=False):
+        try:
+            os.rmdir(path)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise_storage_error(error, "remove", path)
 
 
 def _unlink_quietly(path: str) -> None:
