@@ -43,11 +43,6 @@ class Output:
             sys.stdout.writelines(f"{line}\n" for line in lines)
         sys.stdout.flush()
 
-    def say(self, text: str) -> None:
-        """A remark for people."""
-        if not self.quiet:
-            sys.stderr.write(f"{text}\n")
-
     def error(self, error: BaseException, kind: str, message: str, facts: Mapping[str, object]) -> None:
         """One failure: a line on stderr, and the JSON document if that was asked for."""
         if self.debug:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from drystone.model.array import ArraySpec, GroupSpec
 from drystone.plan.members import ArrayMembers
 from drystone.table.table import ReferenceTable
+from drystone.table.write import coordinate_from_bytes
 
 __all__ = ["group_texts", "members_of", "merged_groups"]
 
@@ -57,7 +58,7 @@ def _build(path: str, rows: pa.Table) -> ArrayMembers:
             key = (code, str(spec.native_dtype), spec.shape)
             if key not in seen:
                 seen[key] = len(values)
-                values.append(_decode(coordinate[1][code], spec))
+                values.append(coordinate_from_bytes(coordinate[1][code], spec))
             place[i] = seen[key]
     return ArrayMembers(path, granule_id, variant.astype(np.int32), variants, place[index].astype(np.int32), tuple(values))
 
@@ -66,12 +67,6 @@ def _codes(rows: pa.Table, name: str) -> tuple[NDArray[np.int64], list[str | byt
     column = rows.column(name)
     array = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
     return array.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64), array.dictionary.to_pylist()
-
-
-def _decode(raw: str | bytes, spec: ArraySpec) -> NDArray[np.generic]:
-    if spec.dtype.kind == "T":
-        return np.array(json.loads(raw), dtype=spec.dtype).reshape(spec.shape)
-    return np.frombuffer(raw, spec.native_dtype).reshape(spec.shape)  # type: ignore[arg-type]
 
 
 def group_texts(table: ReferenceTable, granule_ids: NDArray[np.int32]) -> list[str]:
