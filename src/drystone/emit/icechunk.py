@@ -19,7 +19,7 @@ from drystone.codecs.chain import Codec
 from drystone.codecs.encode import encode_chunk
 from drystone.emit.boxes import ReferenceWriter
 from drystone.emit.columns import check_states, chunk_bytes
-from drystone.emit.documents import Layout, array_v3, group_v3, layouts, skipped, spelled_out, strict_json
+from drystone.emit.documents import Layout, array_v3, group_v3, groups_of, layouts, skipped, spelled_out, strict_json
 from drystone.emit.icechunk_count import count_chunks, run_in_zarr
 from drystone.emit.icechunk_repo import containers_differ, open_or_create, repository_config, storage
 from drystone.emit.ledger import LEDGER_GROUP, Ledger
@@ -92,6 +92,8 @@ class IcechunkEmitter:
         StorageError
             Writing failed, or what was stored is not what was sent.
         """
+        import icechunk
+
         good, problems = layouts(view.combined, 3, _ZSTD)
         skipped(options, problems, _FORM)
         checksums = _checksums(options)
@@ -123,6 +125,7 @@ class IcechunkEmitter:
             proof(options, address, snapshot)
             check()
             repo.reset_branch(_BRANCH, snapshot, from_snapshot_id=tip)
+            _is_tip(icechunk.Repository.open(place), _BRANCH, snapshot)
             repo.delete_branch(_STAGING)
         return OutputIdentity(_FORM, address, snapshot)
 
@@ -229,7 +232,7 @@ def _write(
     """Replace everything in the session; what was sent, by path."""
     store = session.store
     run_in_zarr(store.clear())
-    for group in view.combined.groups:
+    for group in groups_of(view.combined):
         _put(store, f"{group.path.strip('/')}/zarr.json".lstrip("/"), strict_json(group_v3(group)))
     sent = {}
     for path, layout in good.items():
@@ -303,13 +306,7 @@ def _prove(place: icechunk.Storage, snapshot: str, sent: Mapping[str, _Sent]) ->
     import icechunk
 
     repo = icechunk.Repository.open(place)
-    if repo.lookup_branch(_STAGING) != snapshot:
-        raise StorageError(
-            f"the commit {snapshot} is not in the repository's history: another process committed to it at the same time; run "
-            "again with one writer only",
-            kind="commit-lost",
-            snapshot=snapshot,
-        )
+    _is_tip(repo, _STAGING, snapshot)
     counted = run_in_zarr(count_chunks(repo, snapshot))
     for path, what in sent.items():
         virtual, native = counted.get(path, (0, 0))
@@ -321,3 +318,14 @@ def _prove(place: icechunk.Storage, snapshot: str, sent: Mapping[str, _Sent]) ->
                 array=path,
                 snapshot=snapshot,
             )
+
+
+def _is_tip(repo: icechunk.Repository, branch: str, snapshot: str) -> None:
+    """See that a branch ends where it was put: on folders Icechunk loses changes of concurrent writers without a word."""
+    if repo.lookup_branch(branch) != snapshot:
+        raise StorageError(
+            f"the commit {snapshot} is not in the repository's history (branch {branch}): another process committed to it at "
+            "the same time; run again with one writer only",
+            kind="commit-lost",
+            snapshot=snapshot,
+        )

@@ -232,6 +232,21 @@ def test_a_commit_that_is_not_in_the_history_is_an_error(
         emit(archive, tmp_path)
 
 
+def test_a_publish_that_another_writer_undid_is_an_error(
+    archive: HandArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = icechunk.Repository.reset_branch
+
+    def and_back(repo: icechunk.Repository, branch: str, snapshot: str, *, from_snapshot_id: str) -> None:
+        real(repo, branch, snapshot, from_snapshot_id=from_snapshot_id)
+        real(repo, branch, from_snapshot_id)
+
+    monkeypatch.setattr(icechunk.Repository, "reset_branch", and_back)
+    with pytest.raises(StorageError, match="branch main") as caught:
+        emit(archive, tmp_path)
+    assert caught.value.kind == "commit-lost"
+
+
 @pytest.mark.parametrize("known", [True, False], ids=["manifests", "chunks"])
 def test_references_that_did_not_arrive_are_an_error(
     archive: HandArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
