@@ -10,7 +10,7 @@ pytestmark = pytest.mark.skipif(not syscalls.supported(), reason="system calls a
 
 @pytest.mark.parametrize(("cluster", "draws", "seed"), [("inline", 4, 20261130), ("local", 2, 7)])
 def test_killed_runs_resume_to_identical_bytes(cluster: str, draws: int, seed: int) -> None:
-    """The full campaign of 50 is ``python tests/e2e/kills.py``; its result is in the documentation."""
+    """The full campaign of 50 is ``python tests/e2e/kills.py``."""
     found = kills.campaign(draws, seed, cluster, None)
     assert found["failed"] == 0, [r for r in found["results"] if r["problems"]]
     assert found["span"] > 100
