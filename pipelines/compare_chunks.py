@@ -1,10 +1,11 @@
-"""Compare chunk shapes before a rechunk campaign: tasks, stored bytes in memory, and what the config's reads would cost.
+"""Compare chunk shapes before a rechunk campaign: tasks, their memory, and what the config's reads would cost.
 
 usage: compare_chunks.py CONFIG AXIS=EDGE,… AXIS=EDGE,… …
 
     compare_chunks.py oisst.yaml time=64,lat=180,lon=180 time=512,lat=45,lon=45
 
-Every shape replaces the chunks of the config's first store output, without shards. Nothing is written.
+Every shape replaces the chunks of the config's first store output, without shards. Granules that are
+not in the table yet are scanned into it; nothing else is written.
 """
 
 from __future__ import annotations
