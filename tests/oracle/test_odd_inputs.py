@@ -454,3 +454,35 @@ def test_files_without_an_array_are_named(tmp_path: Path, write: Callable[..., P
     path = write(lambda f: f.create_dataset("null", data=h5py.Empty("f4")))
     with pytest.warns(LeftOut, match="/null is left out"), pytest.raises(CombineError, match=r"a\.h5 holds no array"):
         drystone.open([path])
+
+
+def test_groups_whose_times_run_against_each_other(tmp_path: Path) -> None:
+    """Both are sorted within a granule; no one order of the granules sorts both."""
+    for i, starts in enumerate(((0, 10), (5, 3))):
+        with h5py.File(tmp_path / f"g{i}.h5", "w") as f:
+            for name, start in zip("ab", starts, strict=True):
+                f.create_dataset(f"{name}/time", data=np.arange(2.0) + start, maxshape=(None,), chunks=(2,))
+                f[f"{name}/time"].make_scale("time")
+    with pytest.raises(CombineError, match="one order by /a/time and another by /b/time"):
+        drystone.open(sorted(tmp_path.glob("*.h5")))
+
+
+def test_names_that_no_folder_and_no_zarr_can_hold(tmp_path: Path, write: Callable[..., Path]) -> None:
+    """Nothing is written beside the outputs, nothing is lost without a word, the other arrays are there."""
+    here = ["zarr.json", ".zarray", ".zattrs", "p/.zgroup/v", "a\\b", "drystone_ledger/x", "q/.../v", "z" * 300]
+
+    def fill(f: h5py.File) -> None:
+        for name in here:
+            f[name] = np.arange(3)
+        f["c/0"], f["#%41 ?"], f["é"] = np.arange(4), np.arange(5), np.arange(6)
+        up = h5py.h5g.create(f.id, b"..")
+        h5py.h5d.create(up, b"evil", h5py.h5t.STD_I32LE, h5py.h5s.create_simple((3,)))
+        h5py.h5d.create(f.id, b"\xe9", h5py.h5t.STD_I32LE, h5py.h5s.create_simple((3,)))  # reads like é
+
+    path = write(fill)
+    with h5py.File(path) as f:
+        want = {f"/{n}": f[n][()] for n in ("c/0", "#%41 ?", "é")}
+    gone = [f"/{n}" for n in here]
+    check(tmp_path, want, refused=["/..", "/é"], refused_by=dict.fromkeys(FORMS, gone))
+    assert {p.name for p in tmp_path.iterdir()} == {"raw", "out", "work", "odd.yaml"}
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {"s.zarr", "i.icechunk", "k.parq"}

@@ -31,6 +31,7 @@ from drystone.codecs.zarr_forms import (
     mask_fill_v2,
     packed_dtype,
 )
+from drystone.codecs.zarr_names import name_problem
 from drystone.errors import UnsupportedError
 from drystone.model.array import GroupSpec
 from drystone.model.placement import Combined, CombinedArray
@@ -41,6 +42,7 @@ __all__ = [
     "array_v3",
     "explicit_fill",
     "group_v3",
+    "groups_of",
     "layouts",
     "skipped",
     "spelled_out",
@@ -190,6 +192,11 @@ def spelled_out(layout: Layout) -> bool:
     return not layout.native and not fill_survives(layout.fill, layout.dtype)
 
 
+def groups_of(combined: Combined) -> tuple[GroupSpec, ...]:
+    """The groups whose names Zarr can hold."""
+    return tuple(g for g in combined.groups if name_problem(g.path) is None)
+
+
 def layouts(combined: Combined, version: int, compressor: Codec) -> tuple[dict[str, Layout], dict[str, str]]:
     """The layout of every array that this Zarr version can hold, and the reason for every other.
 
@@ -212,6 +219,10 @@ def layouts(combined: Combined, version: int, compressor: Codec) -> tuple[dict[s
     good: dict[str, Layout] = {}
     problems: dict[str, str] = {}
     for array in combined.arrays:
+        problem = name_problem(array.path)
+        if problem is not None:
+            problems[array.path] = problem
+            continue
         try:
             good[array.path] = _layout(array, array.path in combined.coordinates, version, compressor)
         except UnsupportedError as error:

@@ -20,7 +20,7 @@ from drystone.codecs.encode import encode_chunk
 from drystone.emit import arrow
 from drystone.emit.addresses import fsspec_address
 from drystone.emit.columns import MISSING, Positional, Slice
-from drystone.emit.documents import Layout, array_v2, explicit_fill, layouts, skipped, strict_json
+from drystone.emit.documents import Layout, array_v2, explicit_fill, groups_of, layouts, skipped, strict_json
 from drystone.emit.folder import Folder, fingerprint
 from drystone.emit.native import native_chunks
 from drystone.emit.proof import proof
@@ -106,7 +106,7 @@ def _record_size(options: Mapping[str, object], good: Mapping[str, Layout]) -> i
 
 def _metadata(combined: Combined, good: Mapping[str, Layout]) -> dict[str, object]:
     out: dict[str, object] = {}
-    for group in combined.groups:
+    for group in groups_of(combined):
         prefix = group.path.strip("/") + "/" if group.path != "/" else ""
         out[f"{prefix}.zgroup"] = {"zarr_format": 2}
         out[f"{prefix}.zattrs"] = group.attributes.values_plain()

@@ -9,6 +9,7 @@ from typing import cast
 
 from drystone import registry
 from drystone.codecs.zarr_forms import unkept_attributes
+from drystone.codecs.zarr_names import name_problem
 from drystone.errors import UnsupportedError
 from drystone.execute.resources import resolve
 from drystone.model.options import ArchiveConfig, OutputOptions
@@ -75,13 +76,13 @@ class OutputPlan:
         return {a.path: a.reason for a in self.arrays if a.mode == "refused"}
 
     def notes(self, combined: Combined) -> tuple[str, ...]:
-        """Attributes that it cannot hold, one line each."""
-        if self.output.form not in ZARR_V3_FORMS:
-            return ()
-        arrays = [combined.array(p) for p in self.published]
-        return tuple(
-            f"{self.output.at}: {a.path}: {w}" for a in arrays for w in unkept_attributes(a.attributes, a.dtype).values()
-        )
+        """Groups and attributes that it cannot hold, one line each."""
+        groups = [(g.path, name_problem(g.path)) for g in combined.groups]
+        lost = [f"{self.output.at}: the group {path} is left out: {why}" for path, why in groups if why is not None]
+        if self.output.form in ZARR_V3_FORMS:
+            for a in (combined.array(p) for p in self.published):
+                lost += [f"{self.output.at}: {a.path}: {why}" for why in unkept_attributes(a.attributes, a.dtype).values()]
+        return tuple(lost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +184,14 @@ def _stored_or_refused(
     config: ArchiveConfig, whole: Whole, array: CombinedArray, output: OutputOptions, nbytes: int, fields: int, remote: bool
 ) -> PlannedArray:
     """One array of a store; what Zarr cannot say is refused by name, and loses no other array."""
-    try:
-        array_document(whole_layout(array, output))
-    except UnsupportedError as error:
-        return _array_plan(whole.table, array, "refused", error.message.removesuffix("; rechunk this array"))
+    problem = name_problem(array.path)
+    if problem is None:
+        try:
+            array_document(whole_layout(array, output))
+        except UnsupportedError as error:
+            problem = error.message.removesuffix("; rechunk this array")
+    if problem is not None:
+        return _array_plan(whole.table, array, "refused", problem)
     return _stored(config, whole, array, output, nbytes, fields, remote)
 
 
@@ -220,7 +225,7 @@ def _enforce(plan: OutputPlan, combined: Combined) -> None:
     dims = {d for a in combined.arrays for d in a.dims}
     left = [a for a in plan.published if a.rsplit("/", 1)[-1] not in dims]
     if asked or not left:
-        reasons = "; ".join(f"{path}: {reason}" for path, reason in sorted(refused.items()))
+        reasons = "; ".join(r if r.startswith(f"{path}:") else f"{path}: {r}" for path, r in sorted(refused.items()))
         virtual = plan.output.kind == "virtual"
         remedies = ["publish them with an output `store: zarr`, which rechunks them exactly"] if virtual else []
         remedies += ["take them out of this output's arrays:"] if asked else []

@@ -44,8 +44,14 @@ class AxisOrder:
 
 def coordinate_of(members: Mapping[str, ArrayMembers], dimension: str) -> ArrayMembers | None:
     """The coordinate array of a dimension: one-dimensional, named as it; the one nearest the root."""
+    found = _coordinates_of(members, dimension)
+    return found[0] if found else None
+
+
+def _coordinates_of(members: Mapping[str, ArrayMembers], dimension: str) -> list[ArrayMembers]:
+    """All coordinate arrays of a dimension, those nearest the root first."""
     found = [m for m in members.values() if m.name == dimension and m.variants[0].dims == (dimension,)]
-    return min(found, key=lambda m: m.path.count("/")) if found else None
+    return sorted(found, key=lambda m: m.path.count("/"))
 
 
 def _sizes(members: Mapping[str, ArrayMembers]) -> dict[str, set[int]]:
@@ -200,7 +206,8 @@ def _windows(pattern: str, text: str) -> list[str]:
 def _by_coordinate(
     members: Mapping[str, ArrayMembers], axis: str, granule_ids: NDArray[np.int32], names: Mapping[int, str]
 ) -> NDArray[np.intp]:
-    coordinate = coordinate_of(members, axis)
+    found = _coordinates_of(members, axis)
+    coordinate = found[0] if found else None
     ways = f"say combine: {{along: {{{axis}: {{position: name, pattern: …}}}}}} or position: order"
     if coordinate is None or len(coordinate) < len(granule_ids):
         have = set() if coordinate is None else set(coordinate.granule_id.tolist())
@@ -211,6 +218,33 @@ def _by_coordinate(
             granule=names[lacking],
         )
     _check_meaning(coordinate, names)
+    order = _order_by(coordinate, axis, granule_ids, names, ways)
+    for other in found[1:]:
+        if len(other) == len(granule_ids) and _disagrees(other, order, axis, granule_ids, names):
+            raise CombineError(
+                f"the granules have one order by {coordinate.path} and another by {other.path}, and one axis {axis} has one; "
+                f"leave one out with combine: {{variables: […]}}, or {ways}",
+                kind="axis-order",
+                variable=coordinate.path,
+                other=other.path,
+            )
+    return order
+
+
+def _disagrees(
+    other: ArrayMembers, order: NDArray[np.intp], axis: str, granule_ids: NDArray[np.int32], names: Mapping[int, str]
+) -> bool:
+    """Whether a further coordinate of the dimension, in another group, gives another order; one that gives none does not."""
+    try:
+        mine = _order_by(other, axis, granule_ids, names, "")
+    except CombineError:
+        return False
+    return bool((mine != order).any())
+
+
+def _order_by(
+    coordinate: ArrayMembers, axis: str, granule_ids: NDArray[np.int32], names: Mapping[int, str], ways: str
+) -> NDArray[np.intp]:
     ends: list[tuple[Number, Number] | None] = []
     for i in range(len(granule_ids)):
         values = coordinate.values(i)

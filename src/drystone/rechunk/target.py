@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from drystone.codecs.zarr_attributes import attributes_v3
 from drystone.codecs.zarr_forms import codecs_v3, data_type_v3, fill_v3
+from drystone.codecs.zarr_names import name_problem
 from drystone.errors import StorageError
 from drystone.model.array import GroupSpec
 from drystone.plan.layout import TargetLayout
@@ -88,7 +89,7 @@ def _group_document(group: GroupSpec) -> dict[str, object]:
 
 def _all_groups(layouts: Sequence[TargetLayout], groups: Iterable[GroupSpec]) -> dict[str, GroupSpec]:
     """Every group of the store by path without slashes, ``""`` the root; parents of arrays are there even if unnamed."""
-    found = {g.path.strip("/"): g for g in groups}
+    found = {g.path.strip("/"): g for g in groups if name_problem(g.path) is None}
     for name in [lay.key for lay in layouts] + list(found):
         parts = name.split("/")[:-1]
         for n in range(len(parts) + 1):

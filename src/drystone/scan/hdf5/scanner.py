@@ -122,7 +122,7 @@ class _Scan:
         self.names = Names.of(datasets, extents)
         members: list[_Member] = []
         datasets = [d for d in datasets if not _is_pure_dimension(d)]
-        taken = {d.path for d in datasets}
+        taken = {d.path for d in datasets} | {g.path for g in self.walked.groups}
         for found in datasets:
             description = self._try(
                 refused, found.path, describe, found.dsid, extents[found.path], self.file, self.heap, found.header

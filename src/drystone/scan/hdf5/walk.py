@@ -119,6 +119,10 @@ def _visit_group(
         return children
     for raw, kind, address in links:
         child = f"{path.rstrip('/')}/{_text(raw)}"
+        problem = _name_problem(raw)
+        if problem is not None:
+            out.refusals.append(Refusal(child, "name", f"{child}: {problem}"))
+            continue
         try:
             if kind == h5l.TYPE_HARD:
                 oid = _visit_hard(out, child, gid, raw, address)
@@ -161,6 +165,16 @@ def _visit_soft(out: Walk, path: str, gid: h5g.GroupID, raw: bytes) -> None:
         out.warnings.append(Refusal(path, "soft-link", reason))
     else:
         out.warnings.append(Refusal(path, "dangling-link", f"{path} is a soft link to {target}, which does not exist"))
+
+
+def _name_problem(raw: bytes) -> str | None:
+    if raw in (b".", b".."):
+        return "its name is a step in a folder tree, which no published form may follow"
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return f"its name is no UTF-8 ({raw[:40]!r}), so that it has no exact form and another reader would not find it"
+    return None
 
 
 def _text(raw: bytes) -> str:
