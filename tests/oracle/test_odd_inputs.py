@@ -486,3 +486,18 @@ def test_names_that_no_folder_and_no_zarr_can_hold(tmp_path: Path, write: Callab
     check(tmp_path, want, refused=["/..", "/é"], refused_by=dict.fromkeys(FORMS, gone))
     assert {p.name for p in tmp_path.iterdir()} == {"raw", "out", "work", "odd.yaml"}
     assert {p.name for p in (tmp_path / "out").iterdir()} == {"s.zarr", "i.icechunk", "k.parq"}
+
+
+def test_enumerations_that_give_numbers_other_names(tmp_path: Path) -> None:
+    """The names go as CF's flag attributes; granules whose enumerations differ are not one array."""
+    for i, names in enumerate(({"clear sky": 0, "cloud": 1}, {"clear sky": 1, "cloud": 0})):
+        with h5py.File(tmp_path / f"g{i}.h5", "w") as f:
+            f.create_dataset("time", data=[float(i)], maxshape=(None,), chunks=(1,))
+            f["time"].make_scale("time")
+            f.create_dataset("v", data=[0], dtype=h5py.enum_dtype(names, "i1"), maxshape=(None,), chunks=(1,))
+            f["v"].dims[0].attach_scale(f["time"])
+    paths = sorted(tmp_path.glob("*.h5"))
+    attributes = drystone.open(paths[:1])["v"].attrs
+    assert (attributes["flag_values"].tolist(), attributes["flag_meanings"]) == ([0, 1], "clear_sky cloud")
+    with pytest.raises(CombineError, match=r"/v: flag_meanings differs .*g0\.h5.*g1\.h5"):
+        drystone.open(paths)

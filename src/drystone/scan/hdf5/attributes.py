@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from drystone.model.attributes import Attribute, Attributes
 from drystone.model.chunk_rows import Refusal
-from drystone.scan.hdf5.dtypes import UnsupportedType, stored_type
+from drystone.scan.hdf5.dtypes import StoredType, UnsupportedType, stored_type
 from drystone.scan.hdf5.header_attributes import HeaderAttribute, header_attributes, scale_addresses
 from drystone.scan.hdf5.heap import DESCRIPTOR, GlobalHeap
 from drystone.scan.hdf5.opening import OpenFile
 
-__all__ = ["LIBRARY_ERRORS", "Bookkeeping", "ObjectAttributes", "finished", "read_attributes"]
+__all__ = ["LIBRARY_ERRORS", "Bookkeeping", "ObjectAttributes", "finished", "flagged", "read_attributes"]
 
 # what h5py raises when the library fails on one object; nothing else is taken for a fault of the file
 LIBRARY_ERRORS = (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError, MemoryError, NotImplementedError)
@@ -169,6 +169,19 @@ def finished(items: list[tuple[str, Attribute]], *, netcdf: bool) -> Attributes:
         (n, Attribute(a.dtype, None, a.data, a.text) if a.shape == (1,) and (netcdf or n in _SINGLE) else a) for n, a in items
     ]
     return Attributes(tuple(kept))
+
+
+def flagged(attributes: Attributes, stored: StoredType) -> Attributes:
+    """The attributes of an array, with the names of an enumeration said as CF says them, which any reader understands.
+
+    Without them the numbers would lose their meaning, and granules whose enumerations differ would be joined as if equal.
+    """
+    if not stored.names or "flag_values" in attributes or "flag_meanings" in attributes:
+        return attributes
+    values = np.array([value for value, _ in stored.names], stored.dtype.newbyteorder("="))
+    words = " ".join("_".join(name.split()) or "_" for _, name in stored.names)
+    flags = (("flag_values", Attribute.of(values)), ("flag_meanings", Attribute.of(words)))
+    return Attributes((*attributes.items_, *flags))
 
 
 def _first(error: BaseException) -> str:

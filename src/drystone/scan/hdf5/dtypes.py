@@ -53,12 +53,15 @@ class StoredType:
         Why only the library can turn the bytes into ``dtype`` (which is then native), or None.
     element_size
         Stored bytes of one element, ``inner`` included.
+    names
+        Of the values of an enumeration, by value; empty for other types.
     """
 
     dtype: AnyDtype
     inner: tuple[int, ...]
     converted: str | None
     element_size: int
+    names: tuple[tuple[int, str], ...] = ()
 
     @property
     def is_text(self) -> bool:
@@ -90,7 +93,14 @@ def stored_type(tid: h5t.TypeID) -> StoredType:
         return StoredType(_library_dtype(tid), inner, found.why, size)
     if dtype.itemsize == 0:
         raise UnsupportedType("type", "its elements have no bytes")
-    return StoredType(dtype, inner, None, size)
+    return StoredType(dtype, inner, None, size, _names(tid) if dtype.kind in "iu" else ())
+
+
+def _names(tid: h5t.TypeID) -> tuple[tuple[int, str], ...]:
+    if not isinstance(tid, h5t.TypeEnumID):
+        return ()
+    members = ((int(tid.get_member_value(i)), tid.get_member_name(i)) for i in range(tid.get_nmembers()))
+    return tuple(sorted((value, name.decode("utf-8", "replace")) for value, name in members))
 
 
 class _Converted(Exception):  # control flow within this module

@@ -17,7 +17,7 @@ from drystone.model.attributes import Attributes
 from drystone.model.chunk_rows import Refusal, ScannedArray, ScanResult
 from drystone.protocols import ScanOptions, Source
 from drystone.scan.hdf5.arrays import build_array
-from drystone.scan.hdf5.attributes import LIBRARY_ERRORS, finished, read_attributes
+from drystone.scan.hdf5.attributes import LIBRARY_ERRORS, finished, flagged, read_attributes
 from drystone.scan.hdf5.companions import Companions
 from drystone.scan.hdf5.coordinates import coordinate_of
 from drystone.scan.hdf5.describe import Description, describe, extent_of
@@ -132,7 +132,7 @@ class _Scan:
             axes = self.names.axes(found, extents[found.path], description.stored.inner)
             path = f"{found.group.rstrip('/')}/{local_name(found.path)}"
             path = found.path if path in taken else path
-            attributes = finished(found.attributes.items, netcdf=self.netcdf)
+            attributes = flagged(finished(found.attributes.items, netcdf=self.netcdf), description.stored)
             members.append(_Member(path, found, description, axes, attributes))
         return members, refused
 
@@ -189,7 +189,7 @@ class _Scan:
                     header,
                     description,
                     self.names.linked_axes(found, extent, description.stored.inner),
-                    finished(attributes.items, netcdf=self.netcdf or attributes.own.netcdf),
+                    flagged(finished(attributes.items, netcdf=self.netcdf or attributes.own.netcdf), description.stored),
                     file,
                     heap,
                     other,
