@@ -20,7 +20,7 @@ from drystone.storage.store import Store
 if TYPE_CHECKING:
     import h5py
 
-__all__ = ["default_fill", "read_box"]
+__all__ = ["default_fill", "load_plugins", "read_box"]
 
 _PURE_DIMENSION = b"This is a netCDF dimension but not a netCDF variable"
 
@@ -85,7 +85,7 @@ def read_box(store: Store, key: str, array_path: str, start: tuple[int, ...], st
     """
     import h5py
 
-    _load_plugins()
+    load_plugins()
     root = store.root
     path = None if root is None else f"{root.rstrip('/')}/{key}"
     where = f"{store.url}/{key}"
@@ -103,7 +103,8 @@ def read_box(store: Store, key: str, array_path: str, start: tuple[int, ...], st
 
 
 @cache
-def _load_plugins() -> bool:
+def load_plugins() -> bool:
+    """Whether hdf5plugin is installed; its filters are known to the library from then on."""
     try:
         import hdf5plugin  # noqa: F401 - importing it registers its filters
     except ImportError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 
 import h5py
 import numpy as np
@@ -16,6 +15,7 @@ from drystone.scan.hdf5.dtypes import StoredType, UnsupportedType, stored_type
 from drystone.scan.hdf5.heap import DESCRIPTOR, GlobalHeap
 from drystone.scan.hdf5.object_header import read_fill
 from drystone.scan.hdf5.opening import OpenFile
+from drystone.storage.hdf5_library import load_plugins
 
 __all__ = ["Description", "describe", "extent_of", "library_reads"]
 
@@ -104,13 +104,4 @@ def describe(dsid: h5d.DatasetID, extent: Extent, file: OpenFile, heap: GlobalHe
 
 def library_reads(code: int) -> bool:
     """Whether the library, with the filter plugins of hdf5plugin where that is installed, can undo a filter."""
-    return bool(h5py.h5z.filter_avail(code)) or (_load_plugins() and bool(h5py.h5z.filter_avail(code)))
-
-
-@cache
-def _load_plugins() -> bool:
-    try:
-        import hdf5plugin  # noqa: F401 - importing it registers its filters
-    except ImportError:
-        return False
-    return True
+    return bool(h5py.h5z.filter_avail(code)) or (load_plugins() and bool(h5py.h5z.filter_avail(code)))
