@@ -25,6 +25,7 @@ TEMPORARY_SUFFIX = ".drystone-tmp"
 _KINDS = {
     errno.ENOENT: ("not-found", "there is nothing under this name"),
     errno.ENOTDIR: ("not-found", "a part of this path is a file, no folder"),
+    errno.ELOOP: ("no-file", "links lead in a circle"),
     errno.EACCES: ("no-permission", "permission denied"),
     errno.EPERM: ("no-permission", "permission denied"),
     errno.EROFS: ("no-permission", "the file system is read-only"),
