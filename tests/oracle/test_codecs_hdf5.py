@@ -143,12 +143,13 @@ def test_lzf_that_does_not_compress_is_masked_by_the_library(tmp_path):
     same_bits(*reassemble(tmp_path / "a.h5"))
 
 
-def test_zstd_and_blosc_of_hdf5plugin(tmp_path):
+def test_zstd_bzip2_and_blosc_of_hdf5plugin(tmp_path):
     hdf5plugin = pytest.importorskip("hdf5plugin")
     data = np.arange(40 * 30, dtype="<f4").reshape(40, 30)
     for i, filters in enumerate(
         [
             hdf5plugin.Zstd(clevel=5),
+            hdf5plugin.BZip2(blocksize=3),
             *(hdf5plugin.Blosc(cname=c, clevel=3, shuffle=s) for c in ("lz4", "zstd", "zlib") for s in (0, 1, 2)),
         ]
     ):

@@ -114,6 +114,8 @@ def _codec(filter_id: int, values: Sequence[int], dtype: np.dtype[np.generic]) -
         return Codec.of("shuffle", elementsize=int(values[0]) if len(values) else dtype.itemsize)
     if filter_id == 3:
         return Codec.of("fletcher32")
+    if filter_id == 307:
+        return Codec.of("bz2", level=int(values[0]) if len(values) else 9)
     if filter_id == 32000:
         return Codec.of("lzf")
     if filter_id == 32001:

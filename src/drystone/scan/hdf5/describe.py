@@ -19,7 +19,7 @@ from drystone.storage.hdf5_library import load_plugins
 
 __all__ = ["Description", "describe", "extent_of", "library_reads"]
 
-_OWN_FILTERS = frozenset({1, 2, 3, 32000, 32001, 32015})
+_OWN_FILTERS = frozenset({1, 2, 3, 307, 32000, 32001, 32015})
 
 
 @dataclass(frozen=True, slots=True)
