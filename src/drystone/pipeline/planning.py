@@ -26,6 +26,7 @@ from drystone.plan.shards import TaskPlan, plan_tasks
 from drystone.protocols import Emitter
 from drystone.rechunk.target import array_document
 from drystone.table.table import ReferenceTable
+from drystone.verify.run import require_readers
 from drystone.verify.run import ZARR_V3_FORMS
 
 __all__ = ["OutputPlan", "PlannedArray", "RunPlan", "plan_archive", "plan_output"]
@@ -140,6 +141,8 @@ def plan_output(archive: Archive, whole: Whole, index: int, output: OutputOption
     PlanError
         Impossible within the memory given.
     """
+    if archive.config.verify.values != "none":
+        require_readers(output.form)
     combined = whole.combined
     wanted = arrays_of(combined, output)
     if output.kind == "virtual":

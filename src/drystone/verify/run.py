@@ -6,6 +6,7 @@ cells without a granule read as. Placements shared by several arrays are written
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from drystone.model.placement import Combined, CombinedArray, Placements
 from drystone.model.progress import Progress
 from drystone.verify.report import VerifyReport
 
-__all__ = ["SLAB_BYTES", "ZARR_V3_FORMS", "verify_output"]
+__all__ = ["SLAB_BYTES", "ZARR_V3_FORMS", "verify_output", "require_readers"]
 
 SLAB_BYTES = 64 << 20
 ZARR_V3_FORMS = ("zarr", "icechunk")
@@ -115,6 +116,23 @@ def verify_output(
             location=location,
         )
     return VerifyReport.from_json(result)
+
+
+def require_readers(form: str) -> None:
+    """See that the readers of a form are installed, before anything is written that they are to prove.
+
+    Raises
+    ------
+    MissingExtra
+        One is not; the message has the install line.
+
+    Examples
+    --------
+    >>> require_readers("zarr")
+    """
+    for name in ("fsspec", "fastparquet") if form == "kerchunk-parquet" else ():
+        if importlib.util.find_spec(name) is None:
+            raise MissingExtra.of(name, "verify", f"verifying a {form} output")
 
 
 def _check(form: str, mode: str, share: float, combined: Combined, arrays: Sequence[str] | None) -> None:
