@@ -26,8 +26,7 @@ from drystone.plan.shards import TaskPlan, plan_tasks
 from drystone.protocols import Emitter
 from drystone.rechunk.target import array_document
 from drystone.table.table import ReferenceTable
-from drystone.verify.run import require_readers
-from drystone.verify.run import ZARR_V3_FORMS
+from drystone.verify.run import ZARR_V3_FORMS, require_readers
 
 __all__ = ["OutputPlan", "PlannedArray", "RunPlan", "plan_archive", "plan_output"]
 

@@ -21,7 +21,7 @@ from drystone.model.placement import Combined, CombinedArray, Placements
 from drystone.model.progress import Progress
 from drystone.verify.report import VerifyReport
 
-__all__ = ["SLAB_BYTES", "ZARR_V3_FORMS", "verify_output", "require_readers"]
+__all__ = ["SLAB_BYTES", "ZARR_V3_FORMS", "require_readers", "verify_output"]
 
 SLAB_BYTES = 64 << 20
 ZARR_V3_FORMS = ("zarr", "icechunk")
