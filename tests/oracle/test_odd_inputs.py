@@ -22,7 +22,7 @@ from numpy.lib import recfunctions
 
 import drystone
 from drystone.emit import documents
-from drystone.errors import CombineError, LeftOut, UnsupportedError
+from drystone.errors import CombineError, DecodeError, IncompleteRun, LeftOut, UnsupportedError, VerifyError
 from drystone.pipeline import planning
 
 pytestmark = [
@@ -501,3 +501,27 @@ def test_enumerations_that_give_numbers_other_names(tmp_path: Path) -> None:
     assert (attributes["flag_values"].tolist(), attributes["flag_meanings"]) == ([0, 1], "clear_sky cloud")
     with pytest.raises(CombineError, match=r"/v: flag_meanings differs .*g0\.h5.*g1\.h5"):
         drystone.open(paths)
+
+
+def test_a_damaged_chunk_names_its_granule_in_every_form(tmp_path: Path, write: Callable[..., Path], monkeypatch) -> None:
+    monkeypatch.setattr(documents, "NATIVE_LIMIT", -1)
+
+    def fill(f: h5py.File) -> None:
+        f.create_dataset("v", data=np.arange(72).reshape(8, 9), chunks=(4, 5), fletcher32=True)
+
+    path = write(fill)
+    with h5py.File(path) as f:
+        at = f["v"].id.get_chunk_info(2).byte_offset
+    data = bytearray(path.read_bytes())
+    data[at + 8] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DecodeError, match=r"a\.h5: chunk \(1, 0\) of /v .*fletcher32"):
+        drystone.open([path])["v"].values  # noqa: B018
+    text = CONFIG.format(more="", suffix="h5")
+    store = '  - store: zarr\n    at: "out:s.zarr"\n'
+    (tmp_path / "odd.yaml").write_text(text)
+    with pytest.raises(IncompleteRun, match=r"a\.h5: chunk \(1, 0\) of /v"):
+        drystone.run(tmp_path / "odd.yaml")
+    (tmp_path / "odd.yaml").write_text(text.replace(store, ""))
+    with pytest.raises(VerifyError, match=r"/v: the published array cannot be read .*a\.h5.*fletcher32"):
+        drystone.run(tmp_path / "odd.yaml")

@@ -103,6 +103,14 @@ class _Piece:
     shift: tuple[int, ...]  # published index minus index in the granule
 
 
+class _ReadError(Exception):
+    """A reader failed on a box of the published array."""
+
+    def __init__(self, box: boxes.Box, error: Exception) -> None:
+        super().__init__(f"{type(error).__name__}: {error}")
+        self.start, self.stop = box
+
+
 class Witness:
     """One job.
 
@@ -156,8 +164,10 @@ class Witness:
                 self._box(spec, start, stop, values, tally)
         except (readers.Unreadable, compare.Incomparable) as error:
             tally.problems.append(str(error))
-        except Exception as error:  # noqa: BLE001  whatever a reader raises on a published chunk is a finding
-            tally.problems.append(f"the published array cannot be read: {type(error).__name__}: {error}")
+        except _ReadError as error:
+            names = {p.granule: None for p in self._pieces(spec, error.start, error.stop, 1) if p.granule is not None}
+            of = f", values of {', '.join(list(names)[:3])}{' and more' * (len(names) > 3)}" if names else ""
+            tally.problems.append(f"the published array cannot be read from {error.start} to {error.stop}{of}: {error}")
         return tally
 
     def _meaning(self, node: Any, spec: dict[str, Any]) -> Iterator[str]:  # noqa: ANN401  as above
@@ -233,7 +243,10 @@ def _ahead(node: Any, chosen: Iterator[boxes.Box]) -> Iterator[tuple[tuple[int, 
     """Boxes with their published values, the next one read while this one is compared."""
 
     def read(box: boxes.Box) -> compare.Array:
-        return compare.native(readers.read_box(node, tuple(slice(a, b) for a, b in zip(*box, strict=True))))
+        try:
+            return compare.native(readers.read_box(node, tuple(slice(a, b) for a, b in zip(*box, strict=True))))
+        except Exception as error:  # whatever a reader raises on a published chunk is a finding
+            raise _ReadError(box, error) from error
 
     with ThreadPoolExecutor(1) as pool:
         box = next(chosen, None)
