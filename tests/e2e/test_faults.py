@@ -551,6 +551,30 @@ def test_a_run_that_is_stopped_goes_on(tmp_path: Path, long_run: dict[str, bytes
     assert values(folder) == long_run
 
 
+@pytest.mark.parametrize(
+    ("shell", "verb", "code", "named"),
+    [
+        ("exec 1>&-", "status", 4, ""),
+        ("exec 2>&-", "run", 0, ""),
+        ("exec 1>/dev/full", "status", 4, "No space left"),
+        ("ulimit -n 24", "run", 4, "Too many open files"),
+    ],
+)
+def test_what_a_shell_takes_away_is_named(tmp_path: Path, shell: str, verb: str, code: int, named: str) -> None:
+    """Closed or full streams, too few descriptors; a rerun ends well."""
+    folder = make(tmp_path)
+    command = f'{shell}; exec "$0" -m drystone.cli.main {verb} little.yaml'
+    done = subprocess.run(
+        ["bash", "-c", command, sys.executable], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == code, done.stderr
+    assert "Traceback (most recent call last)" not in done.stderr
+    assert "bug in drystone" not in done.stderr
+    assert named in done.stderr
+    assert cli(folder, "run", "little.yaml").code == 0
+    check_err(folder, *FORMS)
+
+
 # ---------------------------------------------------------------------------------------------------- hostile files
 
 

@@ -61,6 +61,9 @@ def _leave(code: int) -> NoReturn:
 
 
 def _main(words: list[str]) -> int:
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # started with it closed, as by some schedulers
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - until the process ends
     try:
         args = build_parser().parse_args(words)
     except DrystoneError as error:
@@ -95,6 +98,10 @@ def _guarded(args: argparse.Namespace, output: Output) -> int:
         where = f" ({error.filename})" if error.filename else ""
         text = f"{error.strerror or error}{where}; what is done is kept, run again"
         output.error(error, "io", text, {"errno": error.errno})
+        return 4
+    except MemoryError as error:
+        text = "out of memory; what is done is kept: run again where there is more, or with less at a time (execution: "
+        output.error(error, "no-memory", text + "{memory_per_worker: …, workers: …})", {})
         return 4
     except Exception as error:  # noqa: BLE001 - the last door: a traceback is no message
         text = f"unexpected {type(error).__name__}: {error}; this is a bug in drystone, --debug prints where"
