@@ -116,7 +116,7 @@ def test_our_errors_become_a_line_a_document_and_their_exit_code(
     [
         (OSError(28, "No space left on device", "/x/y"), 4, "io", "No space left on device (/x/y)"),
         (ZeroDivisionError("division by zero"), 5, "internal", "unexpected ZeroDivisionError"),
-        (MemoryError(), 5, "internal", "unexpected MemoryError"),
+        (MemoryError(), 4, "no-memory", "out of memory; what is done is kept"),
         (StopSignal("SIGTERM"), 75, "stopped", "nothing was changed"),
     ],
 )
