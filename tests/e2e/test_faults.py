@@ -130,6 +130,24 @@ def test_a_full_disk_loses_and_publishes_nothing(
 
 
 @mounts
+@pytest.mark.parametrize("room", [48, 100, 140, 180, 220])
+def test_one_full_disk_for_everything(undisturbed: tuple[Path, dict[str, bytes]], room: int) -> None:
+    """Granules, work and outputs on one file system that has so many kilobytes left."""
+    folder, good = undisturbed
+    with disk(folder, "size=64m") as remount:
+        make(folder)
+        remount(f"size={shutil.disk_usage(folder).used // 1024 + room}k")
+        ended = cli(folder, "run", "little.yaml")
+        assert ended.code == 4, ended
+        assert "full" in ended.err or "space" in ended.err.lower()
+        assert visible(folder) <= {k for k, s in zip(FORMS, states(folder), strict=True) if s == "published"}
+        remount("size=64m")
+        assert cli(folder, "run", "little.yaml").code == 0
+        assert values(folder) == good
+    shutil.rmtree(folder)
+
+
+@mounts
 @pytest.mark.parametrize(("where", "named"), [("out", "little.icechunk"), ("work", "lease.lock")])
 def test_a_read_only_file_system_is_named(undisturbed: tuple[Path, dict[str, bytes]], where: str, named: str) -> None:
     """Nothing is published before; reading verbs need no writing."""
