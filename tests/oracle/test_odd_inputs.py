@@ -22,7 +22,16 @@ from numpy.lib import recfunctions
 
 import drystone
 from drystone.emit import documents
-from drystone.errors import CombineError, DecodeError, IncompleteRun, LeftOut, UnsupportedError, VerifyError
+from drystone.errors import (
+    CombineError,
+    ConfigError,
+    DecodeError,
+    IncompleteRun,
+    LeftOut,
+    ScanError,
+    UnsupportedError,
+    VerifyError,
+)
 from drystone.pipeline import planning
 
 pytestmark = [
@@ -525,3 +534,24 @@ def test_a_damaged_chunk_names_its_granule_in_every_form(tmp_path: Path, write: 
     (tmp_path / "odd.yaml").write_text(text.replace(store, ""))
     with pytest.raises(VerifyError, match=r"/v: the published array cannot be read .*a\.h5.*fletcher32"):
         drystone.run(tmp_path / "odd.yaml")
+
+
+def test_what_is_asked_for_by_name_is_there_or_said(tmp_path: Path, write: Callable[..., Path]) -> None:
+    """An output's list of arrays, the list of variables, a file of another format."""
+
+    def fill(f: h5py.File) -> None:
+        f["v"] = np.arange(3)
+        f["odd"] = np.zeros(2, np.longdouble)
+
+    write(fill)
+    text = CONFIG.format(more="", suffix="h5")
+    (tmp_path / "odd.yaml").write_text(text.replace('"out:s.zarr"', '"out:s.zarr"\n    arrays: [v, odd]'))
+    with pytest.raises(ConfigError, match=r"out:s\.zarr: arrays: odd: .*drystone status"):
+        drystone.run(tmp_path / "odd.yaml")
+    (tmp_path / "odd.yaml").write_text(CONFIG.format(more="combine: {variables: [odd]}", suffix="h5"))
+    with pytest.raises(CombineError, match=r"'odd' that can be referenced .*drystone status"):
+        drystone.run(tmp_path / "odd.yaml")
+    with netCDF4.Dataset(tmp_path / "raw/old.nc", "w", format="NETCDF3_CLASSIC") as nc:
+        nc.createDimension("x", 1)
+    with pytest.raises(ScanError, match=r"old\.nc.*netCDF-3"):
+        drystone.open([tmp_path / "raw/old.nc"])

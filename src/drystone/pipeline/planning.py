@@ -10,7 +10,7 @@ from typing import cast
 from drystone import registry
 from drystone.codecs.zarr_forms import unkept_attributes
 from drystone.codecs.zarr_names import name_problem
-from drystone.errors import UnsupportedError
+from drystone.errors import ConfigError, UnsupportedError
 from drystone.execute.resources import resolve
 from drystone.model.options import ArchiveConfig, OutputOptions
 from drystone.model.placement import Combined, CombinedArray
@@ -144,6 +144,7 @@ def plan_output(archive: Archive, whole: Whole, index: int, output: OutputOption
         require_readers(output.form)
     combined = whole.combined
     wanted = arrays_of(combined, output)
+    _check_asked(combined, output)
     if output.kind == "virtual":
         plans = _virtual(whole, wanted, output)
     else:
@@ -154,6 +155,21 @@ def plan_output(archive: Archive, whole: Whole, index: int, output: OutputOption
     plan = OutputPlan(index, output, tuple(plans))
     _enforce(plan, combined)
     return plan
+
+
+def _check_asked(combined: Combined, output: OutputOptions) -> None:
+    """What an output asks for by name must be there; a name that fits nothing would be lost without a word."""
+    known = {name for a in combined.arrays for name in (a.path, a.path.lstrip("/"), a.name)}
+    unknown = [name for name in output.arrays or () if name not in known]
+    if unknown:
+        paths = ", ".join(a.path for a in combined.arrays)
+        raise ConfigError(
+            f"{output.at}: arrays: {', '.join(unknown)}: there is no such array (there are: {paths}; what was refused when it "
+            "was scanned is named by `drystone status`)",
+            kind="array",
+            output=output.at,
+            array=unknown[0],
+        )
 
 
 def _virtual(whole: Whole, wanted: tuple[str, ...], output: OutputOptions) -> list[PlannedArray]:

@@ -22,6 +22,7 @@ from drystone.pipeline.archive import Archive
 from drystone.pipeline.granules import GranuleRow, granule_rows
 from drystone.protocols import Lister, Scanner, ScanOptions, Source
 from drystone.publish.lease import Lease
+from drystone.scan.hdf5.superblock import not_hdf5
 from drystone.storage.address import Places
 from drystone.table.table import ReferenceTable
 from drystone.table.write import WrittenBatch, write_batch
@@ -160,11 +161,7 @@ def _scanner(head: bytes, source: Source, format: str) -> Scanner:
             return scanner
     if not head:
         raise ScanError(f"{source.address} is empty (0 bytes)", kind="empty", granule=source.address)
-    raise ScanError(
-        f"{source.address} is not netCDF/HDF5, nor any other known format: it starts with {head[:16]!r}",
-        kind="not-hdf5",
-        granule=source.address,
-    )
+    raise ScanError(not_hdf5(head[:16], source.stamp.size, source.address), kind="not-hdf5", granule=source.address)
 
 
 def scan_batch(job: _Job) -> _Outcome:

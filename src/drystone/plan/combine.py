@@ -68,6 +68,8 @@ def combine(
     if not len(granule_ids):
         raise CombineError("there is no granule to combine: none was listed, or all were set aside", kind="no-granules")
     wanted = select_variables(members, options.variables)
+    if options.variables == ():
+        raise CombineError("the list of wanted variables is empty; leave it out for all", kind="no-arrays")
     if not wanted:
         first, n = names[int(granule_ids[0])], len(granule_ids)
         raise CombineError(

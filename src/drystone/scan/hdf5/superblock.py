@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from drystone.errors import ScanError
 
-__all__ = ["SIGNATURE", "Superblock", "checked_superblock", "find_signature"]
+__all__ = ["SIGNATURE", "Superblock", "checked_superblock", "find_signature", "not_hdf5"]
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _UNDEFINED = {2: 0xFFFF, 4: 0xFFFF_FFFF, 8: 0xFFFF_FFFF_FFFF_FFFF}
@@ -75,7 +75,7 @@ def checked_superblock(read: Read, size: int, address: str) -> Superblock:
         )
     at = find_signature(read, size)
     if at is None:
-        raise ScanError(_not_hdf5(read(0, 16), size, address), kind="not-hdf5", granule=address, size=size)
+        raise ScanError(not_hdf5(read(0, 16), size, address), kind="not-hdf5", granule=address, size=size)
     try:
         block = _parse(read(at, 128), at)
     except struct.error:
@@ -103,9 +103,16 @@ def checked_superblock(read: Read, size: int, address: str) -> Superblock:
     return block
 
 
-def _not_hdf5(head: bytes, size: int, address: str) -> str:
+def not_hdf5(head: bytes, size: int, address: str) -> str:
+    r"""What a file is that is no HDF5, as far as its first bytes tell.
+
+    Examples
+    --------
+    >>> not_hdf5(b"CDF\x01", 900, "raw:a.nc")
+    "raw:a.nc: not netCDF/HDF5: starts with b'CDF\\x01'; it is netCDF-3 (classic), which is not read yet"
+    """
     known = {
-        b"CDF": "it is netCDF-3 (classic)",
+        b"CDF": "it is netCDF-3 (classic), which is not read yet",
         b"\x0e\x03\x13\x01": "it is HDF4",
         b"GRIB": "it is GRIB",
         b"II*\0": "it is TIFF",
