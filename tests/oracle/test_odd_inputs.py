@@ -280,6 +280,7 @@ def test_fixed_text_ends_where_its_padding_begins(tmp_path: Path, write: Callabl
     with h5py.File(path) as f:
         for name in kinds:
             assert ds[name].attrs == {k: v.decode() for k, v in f[name].attrs.items()}
+    assert drystone.run(tmp_path / "odd.yaml").release is None  # what lies between fields decides nothing
 
 
 def test_coordinates_of_fixed_text(tmp_path: Path, write: Callable[..., Path]) -> None:
@@ -555,3 +556,18 @@ def test_what_is_asked_for_by_name_is_there_or_said(tmp_path: Path, write: Calla
         nc.createDimension("x", 1)
     with pytest.raises(ScanError, match=r"old\.nc.*netCDF-3"):
         drystone.open([tmp_path / "raw/old.nc"])
+
+
+def test_static_compounds_that_differ_between_their_fields_only(tmp_path: Path) -> None:
+    """Padding is no value: granules are not refused for it."""
+    kind = np.dtype([("a", "i1"), ("b", "<f8")], align=True)
+    for i in range(2):
+        raw = np.full((3, kind.itemsize), i, np.uint8)
+        raw[:, 0], raw[:, 8:] = np.arange(3), 0
+        with h5py.File(tmp_path / f"g{i}.h5", "w") as f:
+            f.create_dataset("time", data=[float(i)], maxshape=(None,), chunks=(1,))
+            f["time"].make_scale("time")
+            raw_dataset(f, "v", h5py.h5t.py_create(kind, logical=True), raw.tobytes(), (3,))
+    paths = sorted(tmp_path.glob("*.h5"))
+    assert len({p.read_bytes().count(b"\1" * 7) for p in paths}) == 2
+    assert same(drystone.open(paths)["v"].values, truth(paths[0])["/v"])

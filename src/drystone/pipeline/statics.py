@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
+from drystone.codecs.zarr_forms import packed_dtype
 from drystone.errors import CombineError, StorageError
 from drystone.fetch.fetcher import Fetcher
 from drystone.grid.chunk_grid import ChunkGrid
@@ -138,4 +139,5 @@ def _digest(array: CombinedArray, fetcher: Fetcher) -> str:
 def _bytes(values: NDArray[np.generic]) -> bytes:
     if values.dtype.kind == "T":
         return json.dumps(values.reshape(-1).tolist()).encode()
-    return np.ascontiguousarray(values).tobytes()
+    # what lies between the fields of a compound is no value
+    return np.ascontiguousarray(values, packed_dtype(values.dtype)).tobytes()
