@@ -50,7 +50,8 @@ def test_no_large_file_is_tracked() -> None:
 
 
 def dependency_lines() -> list[str]:
-    lists = re.findall(r"^(?:dependencies|codecs|verify|demo|test|lint|bench) = \[\n(.*?)^\]", PYPROJECT, re.MULTILINE | re.DOTALL)
+    names = "dependencies|codecs|verify|demo|test|lint|bench"
+    lists = re.findall(rf"^(?:{names}) = \[\n(.*?)^\]", PYPROJECT, re.MULTILINE | re.DOTALL)
     return [line for block in lists for line in block.splitlines() if line.strip()]
 
 
