@@ -1,6 +1,7 @@
 """Every object of a file, once, by its address: hard links may form cycles and give one dataset many names.
 
-The walk opens each object and reads its attributes; it follows no soft and no external link, but lists them.
+The walk opens each object and reads its attributes; it follows no soft and no external link, but lists them: a further
+name of an array as a refusal, since whoever looks for it by that name will not find it, others as warnings.
 """
 
 from __future__ import annotations
@@ -148,7 +149,9 @@ def _visit_hard(out: Walk, path: str, gid: h5g.GroupID, raw: bytes, address: int
     if address in out.seen:
         first = out.seen[address]
         reason = f"{path} is a second name of {first}, which is scanned under that name only"
-        out.warnings.append(Refusal(path, "hard-link", reason))
+        # a second name of an array is an array that the result lacks; one of a group may well close a circle
+        is_dataset = h5o.get_info(gid, raw).type == h5o.TYPE_DATASET
+        (out.refusals if is_dataset else out.warnings).append(Refusal(path, "hard-link", reason))
         return None
     out.seen[address] = path
     return h5o.open(gid, raw)
@@ -162,7 +165,8 @@ def _visit_soft(out: Walk, path: str, gid: h5g.GroupID, raw: bytes) -> None:
         there = False
     if there:
         reason = f"{path} is a soft link to {target}, which is scanned under its own name only"
-        out.warnings.append(Refusal(path, "soft-link", reason))
+        is_dataset = h5o.get_info(gid, raw).type == h5o.TYPE_DATASET
+        (out.refusals if is_dataset else out.warnings).append(Refusal(path, "soft-link", reason))
     else:
         out.warnings.append(Refusal(path, "dangling-link", f"{path} is a soft link to {target}, which does not exist"))
 
