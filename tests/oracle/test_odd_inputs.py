@@ -26,6 +26,7 @@ from drystone.errors import (
     CombineError,
     ConfigError,
     DecodeError,
+    GranuleChanged,
     IncompleteRun,
     LeftOut,
     ScanError,
@@ -33,6 +34,7 @@ from drystone.errors import (
     VerifyError,
 )
 from drystone.pipeline import planning
+from drystone.scan.hdf5 import arrays
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated"),
@@ -571,3 +573,44 @@ def test_static_compounds_that_differ_between_their_fields_only(tmp_path: Path) 
     paths = sorted(tmp_path.glob("*.h5"))
     assert len({p.read_bytes().count(b"\1" * 7) for p in paths}) == 2
     assert same(drystone.open(paths)["v"].values, truth(paths[0])["/v"])
+
+
+@pytest.mark.parametrize("small", [True, False], ids=["inlined", "library"])
+def test_a_companion_that_changes_is_a_change_of_the_granule(
+    tmp_path: Path, write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, small: bool
+) -> None:
+    """Values in raw files and virtual sources: no stale ones, no mixture; the next run takes the new ones."""
+    if not small:
+        monkeypatch.setattr(arrays, "FOREIGN_INLINE", -1)
+        monkeypatch.setattr(planning, "DRIVER_BYTES", -1)
+    (tmp_path / "raw").mkdir()
+    monkeypatch.chdir(tmp_path / "raw")
+    raw, source = tmp_path / "raw/v.raw", tmp_path / "raw/source.hdf"
+    values = np.arange(6, dtype="<i4").reshape(2, 3)
+
+    def put(add: int) -> None:
+        raw.write_bytes((values + add).tobytes())
+        with h5py.File(source, "w") as f:
+            f["v"] = values + add
+
+    def fill(f: h5py.File) -> None:
+        f.create_dataset("raw", values.shape, values.dtype, external=[("v.raw", 0, values.nbytes)])
+        layout = h5py.VirtualLayout(values.shape, values.dtype)
+        layout[:] = h5py.VirtualSource("source.hdf", "v", values.shape)
+        f.create_virtual_dataset("virtual", layout)
+
+    put(0)
+    path = write(fill)
+    text = CONFIG.format(more="", suffix="h5")
+    (tmp_path / "odd.yaml").write_text(text[: text.index("  - virtual")] + text[text.index("execution") :])
+    assert drystone.run(tmp_path / "odd.yaml").release == 1
+    opened_before = drystone.open([path])
+    put(5)
+    for name, companion in (("raw", "source.hdf"), ("virtual", "source.hdf")):
+        with pytest.raises(GranuleChanged, match=rf"{companion}, which files:a\.h5 takes values from"):
+            opened_before[name].values  # noqa: B018
+    assert drystone.run(tmp_path / "odd.yaml", accept_changes=True).scan.scanned == 1
+    store = zarr.open_group(tmp_path / "out/s.zarr", mode="r")
+    assert same(store["raw"][...], values + 5)
+    assert same(store["virtual"][...], values + 5)
+    assert drystone.run(tmp_path / "odd.yaml").release is None

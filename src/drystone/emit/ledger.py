@@ -61,7 +61,7 @@ class Ledger:
             root.append(public.name)
             key.append(below)
             etag.append(granule.stamp.etag or "")
-            digest.append(granule.digest)
+            digest.append(granule.content)
             size[i] = granule.stamp.size
             if granule.stamp.mtime_ns is not None:
                 mtime[i] = granule.stamp.mtime_ns

@@ -157,23 +157,28 @@ class TableView:
 
     def _recheck_one(self, granule_id: int) -> None:
         granule = self.granule(granule_id)
-        store, key = self.places.resolve(granule.address)
+        for companion in granule.companions:
+            self._recheck_object(companion.address, companion.stamp)
+        self._recheck_object(granule.address, granule.stamp)
+
+    def _recheck_object(self, address: str, stamp: Stamp) -> None:
+        store, key = self.places.resolve(address)
         try:
             now = store.stat(key)
         except StorageError as error:
             if error.kind != "not-found":
                 raise
             raise GranuleMissing(
-                f"{self.places.url(granule.address)} is gone since it was scanned; nothing was published; bring it back, or "
+                f"{self.places.url(address)} is gone since it was scanned; nothing was published; bring it back, or "
                 "scan again without it",
-                granule=granule.address,
+                granule=address,
             ) from error
-        difference = granule.stamp.differs(now)
+        difference = stamp.differs(now)
         if difference is not None:
             raise GranuleChanged(
-                f"{self.places.url(granule.address)} changed since it was scanned: {difference}; references would point at the "
+                f"{self.places.url(address)} changed since it was scanned: {difference}; references would point at the "
                 "wrong bytes, so nothing was published; scan again and rerun",
-                granule=granule.address,
+                granule=address,
             )
 
     def references(self, path: str) -> Iterator[RowBatch]:

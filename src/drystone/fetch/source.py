@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from drystone.errors import DecodeError, DrystoneError, GranuleChanged, GranuleMissing, StorageError
-from drystone.model.granule import Granule
+from drystone.model.granule import Companion, Granule
 from drystone.storage.address import Places
 from drystone.storage.store import Store
 
-__all__ = ["GranuleSource", "coalesce"]
+__all__ = ["GranuleSource", "coalesce", "companion_difference"]
 
 # reading a gap costs less than asking twice: a seek in a local file, a round trip to an object store
 _LOCAL_GAP = 64 << 10
@@ -25,12 +25,13 @@ class GranuleSource:
     granule: Granule
     store: Store
     key: str
+    companions: tuple[tuple[Companion, Store, str], ...] = ()
 
     @classmethod
     def of(cls, granule: Granule, places: Places) -> GranuleSource:
-        """Resolve its address."""
+        """Resolve its address, and those of its companions."""
         store, key = places.resolve(granule.address)
-        return cls(granule, store, key)
+        return cls(granule, store, key, tuple((c, *places.resolve(c.address)) for c in granule.companions))
 
     @property
     def full_path(self) -> str:
@@ -57,6 +58,15 @@ class GranuleSource:
         difference = self.granule.stamp.differs(now)
         if difference is not None:
             raise self._changed(difference)
+        for companion, store, key in self.companions:
+            difference = companion_difference(companion, store, key)
+            if difference is not None:
+                raise GranuleChanged(
+                    f"{companion.address}, which {self.granule.address} takes values from, changed since that was scanned: "
+                    f"{difference}; no value of it is given; scan it again",
+                    granule=self.granule.address,
+                    path=companion.address,
+                )
 
     def _changed(self, difference: str) -> GranuleChanged:
         return GranuleChanged(
@@ -99,6 +109,16 @@ class GranuleSource:
             for span, offset, length in zip(where, offsets, lengths, strict=True)
         ]
         return parts, sum(sizes)
+
+
+def companion_difference(companion: Companion, store: Store, key: str) -> str | None:
+    """How a companion is no longer what it was at the scan, or None."""
+    try:
+        return companion.stamp.differs(store.stat(key))
+    except StorageError as error:
+        if error.kind != "not-found":
+            raise
+        return "it is gone"
 
 
 def coalesce(offsets: Sequence[int], lengths: Sequence[int], gap: int) -> tuple[list[int], list[int], list[int]]:

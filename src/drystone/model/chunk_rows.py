@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drystone.model.array import ArraySpec, GroupSpec
-from drystone.model.granule import Stamp
+from drystone.model.granule import Companion
 
-__all__ = ["ChunkRows", "Companion", "Refusal", "RowBatch", "ScanResult", "ScannedArray", "State"]
+__all__ = ["ChunkRows", "Refusal", "RowBatch", "ScanResult", "ScannedArray", "State"]
 
 
 class State(IntEnum):
@@ -130,14 +130,6 @@ class Refusal:
     path: str
     kind: str
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Companion:
-    """Another object whose bytes a granule's values depend on: an external raw file, a linked or virtual source."""
-
-    address: str
-    stamp: Stamp
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 
 from drystone.storage.stamp import Stamp
 
-__all__ = ["Granule", "Listed", "Stamp"]
+__all__ = ["Companion", "Granule", "Listed", "Stamp"]
+
+
+@dataclass(frozen=True, slots=True)
+class Companion:
+    """Another object whose bytes a granule's values depend on: an external raw file, a linked or virtual source."""
+
+    address: str
+    stamp: Stamp
+
+    def to_json(self) -> list[str | int | None]:
+        """As the table keeps it."""
+        return [self.address, self.stamp.size, self.stamp.mtime_ns, self.stamp.etag]
+
+    @classmethod
+    def all_of(cls, text: str) -> tuple[Companion, ...]:
+        """Read back a JSON list of them.
+
+        Examples
+        --------
+        >>> Companion.all_of('[["raw:b.h5", 9, 1, null]]')[0].address
+        'raw:b.h5'
+        """
+        return tuple(cls(a, Stamp(size, mtime, etag)) for a, size, mtime, etag in json.loads(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +73,8 @@ class Granule:
         Chunk rows of that attempt.
     digest
         Hex digest of those rows, granule and attempt ids left out.
+    companions
+        Other objects that its values depend on.
     """
 
     granule_id: int
@@ -57,3 +84,12 @@ class Granule:
     attempt_id: int
     n_rows: int
     digest: str
+    companions: tuple[Companion, ...] = ()
+
+    @property
+    def content(self) -> str:
+        """``digest``, or, where there are companions, one of their stamps as well."""
+        if not self.companions:
+            return self.digest
+        stamps = json.dumps([c.to_json() for c in self.companions])
+        return hashlib.blake2b(f"{self.digest} {stamps}".encode(), digest_size=16).hexdigest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from drystone.model.granule import Granule
+from drystone.model.granule import Companion, Granule
 from drystone.storage.stamp import Stamp
 from drystone.table.table import ReferenceTable
 
@@ -25,6 +25,7 @@ _COLUMNS = (
     "status",
     "reason",
     "refusals",
+    "companions",
 )
 
 
@@ -45,9 +46,11 @@ class GranuleRow:
 def granule_rows(table: ReferenceTable) -> dict[str, GranuleRow]:
     """Every granule that the table knows, by address."""
     columns = table.granules(columns=_COLUMNS).to_pydict()
-    return {
-        address: GranuleRow(Granule(g, address, Stamp(size, mtime, etag), form, attempt, n, digest), status, reason, refusals)
-        for address, g, size, mtime, etag, form, attempt, n, digest, status, reason, refusals in zip(
-            *(columns[name] for name in _COLUMNS), strict=True
-        )
-    }
+    out = {}
+    for address, g, size, mtime, etag, form, attempt, n, digest, status, reason, refusals, companions in zip(
+        *(columns[name] for name in _COLUMNS), strict=True
+    ):
+        found = Companion.all_of(companions)
+        granule = Granule(g, address, Stamp(size, mtime, etag), form, attempt, n, digest, found)
+        out[address] = GranuleRow(granule, status, reason, refusals)
+    return out

@@ -97,7 +97,9 @@ def open_sources(sources: Sources, options: CombineOptions, format: str = "auto"
         except StorageError as error:
             raise ScanError(error.message, kind=error.kind, granule=listed.address) from error
         scans[granule_id] = scan
-        granules[granule_id] = Granule(granule_id, listed.address, listed.stamp, scan.format, 1, scan.n_rows, scan.digest())
+        granules[granule_id] = Granule(
+            granule_id, listed.address, listed.stamp, scan.format, 1, scan.n_rows, scan.digest(), scan.companions
+        )
     _say_what_is_left_out(scans, granules, options)
     names = {g: granule.address for g, granule in granules.items()}
     members = from_scans(scans)

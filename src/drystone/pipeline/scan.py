@@ -15,6 +15,7 @@ from typing import cast
 from drystone import registry
 from drystone.errors import DrystoneError, ScanError, StorageError
 from drystone.execute.engine import run_windowed
+from drystone.fetch.source import companion_difference
 from drystone.model.chunk_rows import ScanResult
 from drystone.model.granule import Listed
 from drystone.model.progress import Progress, Silent
@@ -198,10 +199,12 @@ def scan_alone(archive: Archive, *, progress: Progress | None = None, dry_run: b
         return scan_archive(archive, progress=progress, listed=listed)
 
 
-def _is_new(known: Mapping[str, GranuleRow], listed: Listed) -> bool:
+def _is_new(known: Mapping[str, GranuleRow], listed: Listed, places: Places) -> bool:
     row = known.get(listed.address)
     # a granule that was set aside is tried again in each scan that lists it
-    return row is None or row.status != "scanned" or row.granule.stamp.differs(listed.stamp) is not None
+    if row is None or row.status != "scanned" or row.granule.stamp.differs(listed.stamp) is not None:
+        return True
+    return any(companion_difference(c, *places.resolve(c.address)) is not None for c in row.granule.companions)
 
 
 def _jobs(archive: Archive, table: ReferenceTable, todo: Sequence[Listed], ids: dict[str, int]) -> Iterator[_Job]:
@@ -265,7 +268,7 @@ def scan_archive(
         archive.note_places()
     table = archive.table(create=not dry_run)
     known = granule_rows(table)
-    todo = [g for g in listed if _is_new(known, g)]
+    todo = [g for g in listed if _is_new(known, g, archive.places)]
     unchanged = len(listed) - len(todo)
     now = {g.address for g in listed}
     lost = {a: r for a, r in known.items() if a not in now and r.status != "withdrawn"}

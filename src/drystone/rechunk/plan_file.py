@@ -59,10 +59,10 @@ def encoder_versions(chain: CodecChain) -> tuple[tuple[str, str], ...]:
 
 
 def content_digests(granules: Iterable[Granule]) -> NDArray[np.uint8]:
-    """uint8 (n, 16): for each granule a digest of its rows and its stamp, its id left out."""
+    """uint8 (n, 16): for each granule a digest of its rows, its stamp and those of its companions, its id left out."""
     rows = []
     for g in granules:
-        text = json.dumps([g.digest, g.stamp.size, g.stamp.mtime_ns, g.stamp.etag])
+        text = json.dumps([g.content, g.stamp.size, g.stamp.mtime_ns, g.stamp.etag])
         rows.append(np.frombuffer(hashlib.blake2b(text.encode(), digest_size=16).digest(), np.uint8))
     return np.stack(rows) if rows else np.zeros((0, 16), np.uint8)
 

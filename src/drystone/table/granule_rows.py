@@ -73,9 +73,7 @@ def scanned_rows(
         groups=[json.dumps([g.to_json() for g in s.groups]) for s in found],
         refusals=[_refusals(s.refusals) for s in found],
         warnings=[_refusals(s.warnings) for s in found],
-        companions=[
-            json.dumps([[c.address, c.stamp.size, c.stamp.mtime_ns, c.stamp.etag] for c in s.companions]) for s in found
-        ],
+        companions=[json.dumps([c.to_json() for c in s.companions]) for s in found],
     )
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from drystone.errors import TableError
-from drystone.model.granule import Granule
+from drystone.model.granule import Companion, Granule
 from drystone.storage.stamp import Stamp
 from drystone.storage.store import Store
 from drystone.table.log import DeltaLog
@@ -22,7 +22,7 @@ from drystone.table.validity import Validity
 __all__ = ["GranuleIndex", "newest"]
 
 _KEY = ("granule_id", "attempt_id", "valid_from")
-_IDENTITY = ("address", "size", "mtime_ns", "etag", "format", "n_rows", "digest", "status")
+_IDENTITY = ("address", "size", "mtime_ns", "etag", "format", "n_rows", "digest", "status", "companions")
 _BLOCK = 4096  # granules looked up together: tasks read neighbours
 _BLOCKS = 64
 
@@ -129,6 +129,7 @@ class GranuleIndex:
             row["attempt_id"],
             row["n_rows"],
             row["digest"],
+            Companion.all_of(row["companions"]),
         )
 
     def text(self, granule_id: int, column: str) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from h5py import h5d, h5g, h5o, h5p, h5s
 
 from drystone.errors import GranuleMissing, ScanError, StorageError
-from drystone.model.chunk_rows import Companion
+from drystone.model.granule import Companion
 from drystone.protocols import Source
 from drystone.scan.hdf5.attributes import LIBRARY_ERRORS
 from drystone.scan.hdf5.dtypes import UnsupportedType
