@@ -614,3 +614,18 @@ def test_a_companion_that_changes_is_a_change_of_the_granule(
     assert same(store["raw"][...], values + 5)
     assert same(store["virtual"][...], values + 5)
     assert drystone.run(tmp_path / "odd.yaml").release is None
+
+
+def test_a_file_that_was_missing_is_looked_for_again(
+    tmp_path: Path, write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The granule itself need not change for its arrays to come back."""
+    (tmp_path / "raw").mkdir()
+    monkeypatch.chdir(tmp_path / "raw")
+    write(lambda f: f.create_dataset("v", (3,), "<i4", external=[("v.raw", 0, 12)]))
+    (tmp_path / "odd.yaml").write_text(CONFIG.format(more="", suffix="h5"))
+    assert [r[:2] for r in drystone.scan(tmp_path / "odd.yaml").refused] == [("/v", "missing")]
+    (tmp_path / "raw/v.raw").write_bytes(np.arange(3, dtype="<i4").tobytes())
+    assert drystone.scan(tmp_path / "odd.yaml").refused == ()
+    assert drystone.open(tmp_path / "odd.yaml")["v"].values.tolist() == [0, 1, 2]
+    assert drystone.scan(tmp_path / "odd.yaml").scanned == 0

@@ -31,6 +31,8 @@ class Companion:
         >>> Companion.all_of('[["raw:b.h5", 9, 1, null]]')[0].address
         'raw:b.h5'
         """
+        if text == "[]":  # nearly always, and of every granule
+            return ()
         return tuple(cls(a, Stamp(size, mtime, etag)) for a, size, mtime, etag in json.loads(text))
 
 

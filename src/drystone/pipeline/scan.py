@@ -201,8 +201,10 @@ def scan_alone(archive: Archive, *, progress: Progress | None = None, dry_run: b
 
 def _is_new(known: Mapping[str, GranuleRow], listed: Listed, places: Places) -> bool:
     row = known.get(listed.address)
-    # a granule that was set aside is tried again in each scan that lists it
+    # a granule that was set aside is tried again in each scan that lists it, and so is one that lacked another file
     if row is None or row.status != "scanned" or row.granule.stamp.differs(listed.stamp) is not None:
+        return True
+    if '"missing"' in row.refusals and any(kind == "missing" for _, kind, _ in row.refused()):
         return True
     return any(companion_difference(c, *places.resolve(c.address)) is not None for c in row.granule.companions)
 
