@@ -162,9 +162,12 @@ def repository_config(
         config.set_virtual_chunk_container(container(root))
     splits: dict[icechunk.ManifestSplitCondition, dict[_Dimension, int]] = {}
     for path, layout in layouts.items():
-        cut: dict[_Dimension, int] = {icechunk.ManifestSplitDimCondition.Axis(i): n for i, n in windows(layout).items()}
-        if cut and not layout.native:
-            splits[icechunk.ManifestSplitCondition.path_matches(f"^{re.escape(path)}$")] = cut
+        window = windows(layout)
+        # Icechunk tries every condition on every array: only those that cut something are worth it
+        if layout.native or all(n >= layout.grid_shape[i] for i, n in window.items()):
+            continue
+        cut: dict[_Dimension, int] = {icechunk.ManifestSplitDimCondition.Axis(i): n for i, n in window.items()}
+        splits[icechunk.ManifestSplitCondition.path_matches(f"^{re.escape(path)}$")] = cut
     if splits:
         config.manifest = icechunk.ManifestConfig(splitting=icechunk.ManifestSplittingConfig.from_dict(splits))
     return config
