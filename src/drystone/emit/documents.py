@@ -180,7 +180,8 @@ def explicit_fill(layout: Layout) -> bool:
     """Whether a Zarr 2 form must spell out unwritten chunks: its ``fill_value`` says something else than they read as."""
     said = mask_fill_v2(layout.fill, layout.array.attributes, layout.dtype, sparse=False)
     if said is None:
-        return layout.fill is not None and any(layout.fill)
+        # to zarr no fill value means zeros, but for times, where it means none
+        return layout.dtype.kind in "mM" or (layout.fill is not None and any(layout.fill))
     try:
         return strict_json(fill_v2(layout.fill, layout.dtype)) != strict_json(said)
     except UnsupportedError:  # a NaN that Zarr 2 cannot say
