@@ -336,8 +336,8 @@ def test_unwritten_chunks_that_read_as_a_nan_which_zarr_forgets(
                 if chunks:
                     h5py.Dataset(dsid)[0:3, 4:8] = np.zeros((), np.asarray(value).dtype)
         # no fill value means zero here, and not-a-time to a reader of Zarr 2
-        time = np.dtype("M8[s]")
-        f.create_dataset("time", (7,), h5py.opaque_dtype(time), chunks=(3,))[:1] = np.array([5]).astype(time)
+        time = h5py.opaque_dtype(np.dtype("M8[s]"))
+        f.create_dataset("time", (7,), time, chunks=(3,))[:1] = np.array([5]).astype("M8[s]").astype(time)
 
     path = write(fill)
     check(tmp_path, truth(path))
