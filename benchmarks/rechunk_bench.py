@@ -2,8 +2,8 @@
 
 Every subject starts from the files, with its imports and nothing scanned, and ends with a store that others can read:
 chunks (T, 1, 90, 144) in shards (T, 1, 360, 720), blosc zstd 1 with shuffle, int16 as packed. Two threads or processes
-each; wall seconds of the whole program, and CPU seconds, which say more on a machine that others use. Drystone also flushes
-every file to the disk; peers do not.
+each; wall seconds of the whole program, and CPU seconds, which say more on a machine that others use. Two rounds turn about,
+the fastest of each counts. Drystone also flushes every file to the disk; peers do not.
 
 The *floor* decodes every chunk and encodes every inner chunk on two threads, from memory to memory, with the fastest
 codecs we know of: what no program that uses them can undercut.
@@ -12,10 +12,10 @@ codecs we know of: what no program that uses them can undercut.
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,6 +25,8 @@ from pathlib import Path
 
 from make_archive import make
 
+import drystone
+
 HERE = Path(__file__).parent
 SUBJECTS = {
     "VirtualiZarr, then dask": "rechunk-virtualizarr",
@@ -32,6 +34,7 @@ SUBJECTS = {
     "xarray and dask, p2p": "rechunk-p2p",
 }
 TIMES = 3.5
+ROUNDS = 2  # turn about, the fastest of each counts: other programs use the machine too
 CONFIG = """
 version: 1
 name: bench
@@ -107,6 +110,22 @@ def run(command: list[str]) -> tuple[float, float]:
     return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+def one(subject: str, folder: Path, files: list[Path], scratch: Path) -> tuple[float, float | None]:
+    """Wall and CPU seconds of one subject; what it wrote is gone afterwards."""
+    with tempfile.TemporaryDirectory(dir=scratch) as made:
+        out = Path(made)
+        if subject == "floor":
+            command = [sys.executable, __file__, "--floor", str(folder)]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            return json.loads(done.stdout.splitlines()[-1])["seconds"], None
+        if subject == "drystone":
+            figures = run(drystone_run(folder, out))
+            check(files, out / "store.zarr")
+            return figures
+        task = [sys.executable, str(HERE / "peers.py"), SUBJECTS[subject], str(folder), str(out / "peer.zarr")]
+        return run([*task, "--threads", "2"])
+
+
 def check(files: list[Path], out: Path) -> None:
     """A store that is not right is not fast."""
     import h5py
@@ -138,19 +157,20 @@ def main() -> None:
     for file in files:
         file.read_bytes()
     case = f"oisst {count} x 2"
+    # as an installer does for every package, the peers' among them; a checkout's modules may never have been compiled
+    compileall.compile_dir(str(Path(drystone.__file__).parent), quiet=1)
+    best: dict[str, tuple[float, float | None]] = {}
     with tempfile.TemporaryDirectory(dir=asked.work) as scratch:
-        for subject, task in {} if asked.alone else SUBJECTS.items():
-            out = Path(scratch) / "peer.zarr"
-            wall, cpu = run([sys.executable, str(HERE / "peers.py"), task, str(folder), str(out), "--threads", "2"])
-            report(case, subject, wall, cpu)
-            shutil.rmtree(out, ignore_errors=True)
-            shutil.rmtree(out.with_suffix(".icechunk"), ignore_errors=True)
-        done = subprocess.run([sys.executable, __file__, "--floor", str(folder)], capture_output=True, text=True, check=True)
-        seconds = json.loads(done.stdout.splitlines()[-1])["seconds"]
-        report(case, "floor", seconds, None, peer=False, note="decode and encode alone, from memory to memory")
-        wall, cpu = run(drystone_run(folder, Path(scratch)))
-        check(files, Path(scratch) / "store.zarr")
-        report(case, "drystone", wall, cpu, target={"times": TIMES}, note=f"{wall / seconds:.2f} x the floor")
+        for _ in range(1 if asked.quick else ROUNDS):
+            for subject in ([] if asked.alone else list(SUBJECTS)) + ["floor", "drystone"]:
+                figures = one(subject, folder, files, Path(scratch))
+                best[subject] = min(best.get(subject, figures), figures, key=lambda f: f[0])
+    for subject in [s for s in SUBJECTS if s in best]:
+        report(case, subject, *best[subject])
+    seconds = best["floor"][0]
+    report(case, "floor", seconds, None, peer=False, note="decode and encode alone, from memory to memory")
+    wall, cpu = best["drystone"]
+    report(case, "drystone", wall, cpu, target={"times": TIMES}, note=f"{wall / seconds:.2f} x the floor")
 
 
 def report(case: str, subject: str, wall: float, cpu: float | None, **more: object) -> None:
