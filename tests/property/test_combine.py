@@ -115,7 +115,7 @@ def test_attributes_that_change_no_value_are_dropped_with_a_note():
 def test_granules_that_claim_one_place_are_refused(second, kind):
     """Which of two counts is not for a guess."""
     with pytest.raises(CombineError) as caught:
-        whole({0: granule(0, 2), 1: granule(*second)}, along=AxisOptions("time"))
+        whole({0: granule(0, 2), 1: granule(*second)}, along=(AxisOptions("time"),))
     assert caught.value.kind == kind
 
 
@@ -133,7 +133,7 @@ def test_a_static_coordinate_that_differs_is_refused():
     x = other.arrays[2]
     moved = ScannedArray(x.spec, x.rows, coordinate=np.arange(4, dtype="f4") + 0.5)
     with pytest.raises(CombineError) as caught:
-        whole({0: granule(0, 2), 1: ScanResult("hdf5", (), (*other.arrays[:2], moved))}, along=AxisOptions("time"))
+        whole({0: granule(0, 2), 1: ScanResult("hdf5", (), (*other.arrays[:2], moved))}, along=(AxisOptions("time"),))
     assert caught.value.kind == "static-differs"
     assert "/x" in str(caught.value)
 
@@ -143,5 +143,5 @@ def test_order_by_name_pattern(pattern):
     """Names tell the order where coordinates cannot."""
     names = {0: "raw:d20200103.nc", 1: "raw:d20200101.nc", 2: "raw:d20200102.nc"}
     scans = {g: granule(0, 1) for g in names}
-    combined = combine(from_scans(scans), (), names, CombineOptions(along=AxisOptions("time", "name", pattern)))
+    combined = combine(from_scans(scans), (), names, CombineOptions(along=(AxisOptions("time", "name", pattern),)))
     assert combined.array("/v").placements.granule_id.tolist() == [1, 2, 0]

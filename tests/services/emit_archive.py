@@ -167,8 +167,8 @@ class HandFetcher:
         """All values of an array, joined by its placements."""
         out = np.full(array.shape, array.fill_scalar, array.dtype)
         for i in range(len(array.placements)):
-            p = array.placements.row(i, array.shape)
-            store, key = self.places.resolve(self.rows.granule(p.granule_id).address)
+            p = array.placements.box(i, array.shape)
+            store, key = self.places.resolve(self.rows.granule(int(array.placements.granule_id[i])).address)
             assert store.root is not None
             with h5py.File(Path(store.root) / key) as f:
                 dataset = f[array.path]
@@ -217,7 +217,7 @@ def hand_archive(
         i: Granule(i, f"raw:{name}", store.stat(name), "hdf5", 0, scans[i].n_rows, scans[i].digest())
         for i, name in enumerate(names)
     }
-    options = CombineOptions(AxisOptions(axis) if axis and len(names) > 1 else None)
+    options = CombineOptions((AxisOptions(axis),) if axis and len(names) > 1 else ())
     combined = combine(from_scans(scans), scans[0].groups, {i: f"raw:{n}" for i, n in enumerate(names)}, options)
     rows = HandRows(granules, scans, batch)
     return HandArchive(combined, rows, places, HandFetcher(rows, places))

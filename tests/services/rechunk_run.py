@@ -121,7 +121,7 @@ def prepare_run(
     for i, (key, stamp) in enumerate(source.list()):
         scans[i] = Hdf5Scanner().scan(Source(source, key, f"raw:{key}", stamp), ScanOptions())
         granules[i] = Granule(i, f"raw:{key}", stamp, "hdf5", 7, scans[i].n_rows, scans[i].digest())
-    along = CombineOptions(AxisOptions("d0"))
+    along = CombineOptions((AxisOptions("d0"),))
     combined = combine(from_scans(scans), scans[0].groups, {i: g.address for i, g in granules.items()}, along)
     plans, layouts, values = [], [], {}
     for array in combined.arrays:

@@ -15,7 +15,7 @@ def config_json(config: ArchiveConfig) -> dict[str, object]:
         "digest": config.digest,
         "places": {name: url for name, (url, _) in config.places.items()},
         "granules": [{"lister": g.lister, "pattern": g.pattern} for g in config.granules],
-        "along": None if config.combine.along is None else config.combine.along.name,
+        "along": [a.name for a in config.combine.along],
         "outputs": [_output_json(o) for o in config.outputs],
     }
 
@@ -36,7 +36,7 @@ def config_lines(config: ArchiveConfig) -> list[str]:
     along = config.combine.along
     lines = [f"{config.name} (config {config.digest[:8]})", "  granules"]
     lines += [f"    {g.lister}: {g.pattern}" for g in config.granules]
-    joined = "the axis that differs between granules" if along is None else f"{along.name}, placed by {along.position}"
+    joined = ", ".join(f"{a.name}, placed by {a.position}" for a in along) or "the axis that differs between granules"
     lines += [f"  joined along {joined}", "  places"]
     lines += [f"    {name}: {url}" for name, (url, _) in config.places.items()]
     for output in config.outputs:

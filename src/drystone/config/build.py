@@ -94,14 +94,14 @@ def _sources(value: object) -> tuple[GranuleSet, ...]:
 
 def _combine(values: Mapping[str, object]) -> CombineOptions:
     along = values.get("along")
-    axis: AxisOptions | None = None
+    axes: tuple[AxisOptions, ...] = ()
     if isinstance(along, str):
-        axis = AxisOptions(along)
+        axes = (AxisOptions(along),)
     elif isinstance(along, Mapping):
         name, options = next(iter(along.items()))
         position = cast(Literal["coordinate", "name", "order"], options.get("position", "coordinate"))
-        axis = AxisOptions(name, position, cast("str | None", options.get("pattern")))
-    return CombineOptions(axis, _names(values.get("variables")))
+        axes = (AxisOptions(name, position, cast("str | None", options.get("pattern"))),)
+    return CombineOptions(axes, _names(values.get("variables")))
 
 
 def _names(value: object) -> tuple[str, ...] | None:

@@ -13,12 +13,16 @@ __all__ = [
     "ArchiveConfig",
     "AxisOptions",
     "CombineOptions",
+    "DifferenceOptions",
     "ExecutionOptions",
     "FailureOptions",
     "GranuleSet",
     "OutputOptions",
+    "Policy",
     "ReadPattern",
+    "Selection",
     "VerifyOptions",
+    "VersionOptions",
 ]
 
 
@@ -32,33 +36,143 @@ class GranuleSet:
 
 @dataclass(frozen=True, slots=True)
 class AxisOptions:
-    """The combine axis.
+    """One combine axis.
 
     Parameters
     ----------
     name
-        Dimension that granules are joined along.
+        Dimension that granules are joined along. One that no array has is a new axis: each granule gives it one place.
     position
-        ``coordinate``: by the values of the coordinate variable; ``name``: by a pattern over the file name;
-        ``order``: in listed order.
+        ``coordinate``: by the values of the coordinate variable (for a new axis, of the scalar or one-element variable of
+        that name); ``name``: by a pattern over the file name; ``attribute``: by a global attribute; ``order``: in listed
+        order.
     pattern
-        For ``name``: a strptime pattern (``oisst.%Y%m%d.nc``) or a regular expression with one group, a number.
+        For ``name``: a strptime pattern (``oisst.%Y%m%d.nc``) or a regular expression with one group, a number or, on a
+        new axis, a label. For ``attribute``: the same over the attribute's text; None takes it as it is.
+    attribute
+        For ``attribute``: its name.
+    axis
+        ``sequence``: granules in order, places without gaps. ``slots``: a place for each value, (value - origin) / step.
+    step
+        For ``slots``: a number in the coordinate's units, or a duration such as ``1D``, ``6h``, ``1M`` (calendar month) or
+        ``1Y``.
+    origin, stop
+        For ``slots``: value of the first place, and of the first place that is no more; a number or an ISO 8601 time.
+        ``origin`` None: the first value there is when the archive is first published, kept from then on. ``stop``
+        None: the last value there is.
     """
 
     name: str
-    position: Literal["coordinate", "name", "order"] = "coordinate"
+    position: Literal["coordinate", "name", "attribute", "order"] = "coordinate"
     pattern: str | None = None
+    attribute: str | None = None
+    axis: Literal["sequence", "slots"] = "sequence"
+    step: str | float | None = None
+    origin: str | float | None = None
+    stop: str | float | None = None
+
+
+type Policy = Literal["refuse", "era", "rechunk", "first", "fill"]
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceOptions:
+    """What to do where granules differ; no default changes a value.
+
+    ``refuse``: stop and name both. ``era``: in virtual outputs, runs of granules that agree become groups; stores hold one
+    array, by value, where that is exact. ``rechunk``: virtual outputs refuse the array, stores as for ``era``. ``first``: what
+    the first granule says counts for all. ``fill``: where a granule lacks the variable, its place reads as missing.
+
+    Parameters
+    ----------
+    codec
+        Codecs, byte order, chunk shape, storage fill: how values are stored. ``era`` or ``rechunk`` or ``refuse``.
+    packing
+        ``scale_factor``, ``add_offset``, ``_Unsigned``.
+    fill
+        ``_FillValue``, ``missing_value``.
+    dtype
+        Element type.
+    units
+        ``units`` of variables that are no times. ``first`` where the texts say one thing in two spellings.
+    time
+        Units, origin and calendar spelling of times: ``rechunk`` re-encodes exactly on one (small time coordinates are
+        written natively, so virtual outputs hold them too). Different calendars are always refused.
+    attributes
+        Other attributes that change what a number means (``flag_meanings``, ``valid_range``…).
+    missing_variable
+        ``fill``, ``refuse`` or ``era``.
+    static
+        Arrays without a joined axis whose values differ: ``refuse`` or ``first``.
+    coordinate_tolerance
+        Largest difference at which coordinates off the joined axes still count as equal; the first granule's are published.
+    """
+
+    codec: Policy = "era"
+    packing: Policy = "rechunk"
+    fill: Policy = "rechunk"
+    dtype: Policy = "rechunk"
+    units: Policy = "refuse"
+    time: Policy = "rechunk"
+    attributes: Policy = "refuse"
+    missing_variable: Policy = "fill"
+    static: Policy = "refuse"
+    coordinate_tolerance: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is taken along one dimension of the whole, before anything is written.
+
+    Parameters
+    ----------
+    kind
+        ``index``: one place, by number; the dimension is dropped. ``range``: from ``start`` to ``stop`` in coordinate
+        values, both ends included, every ``step``-th. ``slice``: the same in numbers of places, ``stop`` excluded.
+        ``values``: the places with these coordinate values. ``list``: places by number, in that order. ``points``: as ``list``,
+        gathered together with every other dimension that says ``points``, into one new dimension ``points``.
+    values
+        Numbers or ISO 8601 times: one, (start, stop), or many. None leaves an end open.
+    step
+        Stride.
+    """
+
+    kind: Literal["index", "range", "slice", "values", "list", "points"]
+    values: tuple[str | float | None, ...]
+    step: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class CombineOptions:
     """How granules fit together.
 
-    ``along`` None: found by itself, the one dimension that is unlimited or whose coordinate differs between granules.
+    Parameters
+    ----------
+    along
+        The combine axes; empty: found by itself, the one dimension that is unlimited or whose coordinate differs between
+        granules.
+    variables
+        Names or paths wanted; None: all.
+    differences
+        What to do where granules differ.
+    duplicates
+        Where two granules hold one place of an axis: ``error``; ``first`` or ``last`` in listed order; ``newest``: by
+        versions, then by name (never by time stamps), the last of them.
+    overlap
+        The same for tiles of a mosaic that overlap off the lead axis.
+    gaps
+        Places of a slot axis that no granule holds: ``fill`` or ``error``.
+    select
+        Dimension to what is taken of it.
     """
 
-    along: AxisOptions | None = None
+    along: tuple[AxisOptions, ...] = ()
     variables: tuple[str, ...] | None = None
+    differences: DifferenceOptions = field(default_factory=DifferenceOptions)
+    duplicates: Literal["error", "first", "last", "newest"] = "error"
+    overlap: Literal["error", "first", "last"] = "error"
+    gaps: Literal["fill", "error"] = "fill"
+    select: Mapping[str, Selection] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +195,16 @@ class OutputOptions:
         Codec name and parameters, in encoding order; empty: blosc zstd 3 with shuffle.
     arrays
         Paths or names to publish, None for all.
+    values
+        For stores: ``auto``: packed numbers stay packed, and are unpacked to float64 where granules pack differently and no
+        exact common packing is; ``packed``: refuse instead; ``decoded``: unpack all.
+    grid
+        ``regular``, or ``rectilinear``: chunks of different sizes along an axis are allowed, where the form knows them.
+    crop
+        For virtual outputs: padded chunks in the middle of an axis through the codec ``drystone.crop``, which only readers
+        with drystone installed have.
+    coverage
+        Publish an array that says which places of the joined axes had bytes.
     """
 
     kind: Literal["virtual", "store"]
@@ -91,6 +215,10 @@ class OutputOptions:
     shards: Mapping[str, int | str] = field(default_factory=dict)
     codecs: tuple[tuple[str, Mapping[str, int | str | bool]], ...] = ()
     arrays: tuple[str, ...] | None = None
+    values: Literal["auto", "packed", "decoded"] = "auto"
+    grid: Literal["regular", "rectilinear"] = "regular"
+    crop: bool = False
+    coverage: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +261,23 @@ class VerifyOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class VersionOptions:
+    """Granules that stand for one another: of those whose names agree but for the version, one counts.
+
+    Parameters
+    ----------
+    of
+        File name without suffixes, with ``{stem}`` for what versions share: ``{stem}_preliminary`` names the preliminary
+        form of ``{stem}``; ``{stem}_v{version}`` numbers versions, the highest is the newest.
+    prefer
+        ``final``: one without the mark, or of the highest version, replaces the others. ``all``: none is replaced.
+    """
+
+    of: str
+    prefer: Literal["final", "all"] = "final"
+
+
+@dataclass(frozen=True, slots=True)
 class ArchiveConfig:
     """The whole config.
 
@@ -150,6 +295,8 @@ class ArchiveConfig:
         ``auto`` or a scanner's name.
     work
         Address of the folder for table, runs and releases.
+    versions
+        Granules that replace others, or None.
     digest
         Of the config's meaning: equal for files that differ in comments only.
     """
@@ -167,3 +314,4 @@ class ArchiveConfig:
     failures: FailureOptions = field(default_factory=FailureOptions)
     verify: VerifyOptions = field(default_factory=VerifyOptions)
     digest: str = ""
+    versions: VersionOptions | None = None

@@ -97,7 +97,7 @@ def whole_of(archive: Archive, listed: Sequence[Listed] | None, *, remember: boo
 def _in_listed_order(archive: Archive, addresses: list[str]) -> list[str]:
     """Where the listed order places granules, that order; a table alone knows only the one in which they came to it."""
     along = archive.config.combine.along
-    if along is None or along.position != "order" or not archive.config.granules:
+    if not any(a.position == "order" for a in along) or not archive.config.granules:
         return addresses
     rank = {g.address: i for i, g in enumerate(list_granules(archive))}
     return sorted(addresses, key=lambda a: rank.get(a, len(rank)))

@@ -45,7 +45,7 @@ def open_dataset(
     places: Mapping[str, str],
 ) -> xarray.Dataset | xarray.DataTree:
     """See :func:`drystone.pipeline.api.open`."""
-    options = CombineOptions(axis, variables)
+    options = CombineOptions(() if axis is None else (axis,), variables)
     if isinstance(sources, ArchiveConfig):
         return _from_config(sources, options, decode)
     if isinstance(sources, str | os.PathLike):

@@ -78,7 +78,7 @@ def combine(
             kind="no-arrays",
             granule=first,
         )
-    axis = options.along or _found(find_axis(wanted, len(granule_ids)))
+    axis = options.along[0] if options.along else _found(find_axis(wanted, len(granule_ids)))
     order = None if axis is None else order_granules(wanted, axis, granule_ids, names)
     context = _Context(order, granule_ids, names)
     arrays: list[CombinedArray] = []
@@ -90,7 +90,14 @@ def combine(
         warnings.extend(notes)
         if values is not None:
             coordinates[path] = values
-    return Combined(_groups(groups, arrays), tuple(arrays), axis.name if axis else None, coordinates, tuple(warnings))
+    return Combined(
+        _groups(groups, arrays),
+        tuple(arrays),
+        axis.name if axis else None,
+        coordinates,
+        tuple(warnings),
+        (axis.name,) if axis else (),
+    )
 
 
 def _found(name: str | None) -> AxisOptions | None:

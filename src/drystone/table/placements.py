@@ -1,6 +1,6 @@
 """Placements at each release: stored as what changed, so that a daily append adds a day's rows and not the archive's.
 
-The state at a release is, for each (array, granule, source offset), the row of the highest ``valid_from`` up to it; a row
+The state at a release is, for each (array, granule, tile, source offset), the row of the highest ``valid_from`` up to it; a row
 whose ``valid_to`` is its ``valid_from`` ends a placement. Until a release is published its placements are a draft: one
 commit swaps the draft's part for a new one.
 """
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from drystone.errors import TableError
-from drystone.model.placement import Placements
+from drystone.model.placement import Placements, Tile
 from drystone.storage.store import Store
 from drystone.table.commit import put_part
 from drystone.table.log import DeltaLog
@@ -23,7 +23,7 @@ from drystone.table.write import array_id
 
 __all__ = ["commit_placements", "placements_at"]
 
-_STATE = ("granule_id", "src_offset", "axis", "count", "dest", "variant")
+_STATE = ("granule_id", "tile", "src_offset", "axis", "count", "dest", "variant")
 
 
 def placements_at(store: Store, log: DeltaLog, path: str, release: int) -> Placements:
@@ -34,7 +34,7 @@ def placements_at(store: Store, log: DeltaLog, path: str, release: int) -> Place
     TableError
         ``no-placements``: the array is not in that release.
     """
-    state = _state(store, log, array_id(path), release)
+    state, places = _state(store, log, array_id(path), release)
     if len(state) == 0:
         raise TableError(
             f"release {release} has no placements of {path}: the array is not part of it",
@@ -42,10 +42,14 @@ def placements_at(store: Store, log: DeltaLog, path: str, release: int) -> Place
             path=path,
             release=release,
         )
-    state = state[np.argsort(state["dest"], kind="stable")]
+    state = state[np.lexsort((state["dest"], state["tile"]))]
     axis = int(state["axis"][0])
-    columns = {n: np.ascontiguousarray(state[n]) for n in ("granule_id", "src_offset", "count", "dest", "variant")}
-    return Placements(None if axis < 0 else axis, **columns)
+    ids, src, count, dest, variant, tile = (
+        np.ascontiguousarray(state[n]) for n in ("granule_id", "src_offset", "count", "dest", "variant", "tile")
+    )
+    tiles = tuple(Tile.from_json(places[n]) for n in range(max(places) + 1)) if places else ()
+    number = tile if places else np.zeros(0, np.int32)
+    return Placements(None if axis < 0 else axis, ids, src, count, dest, variant, tiles, number)
 
 
 def commit_placements(store: Store, log: DeltaLog, release: int, placements: Mapping[str, Placements]) -> int:
@@ -75,17 +79,21 @@ def _changes(store: Store, log: DeltaLog, release: int, placements: Mapping[str,
     """Rows that turn the state of the release before into the one wanted, array by array in id order."""
     wanted = {array_id(path): p for path, p in placements.items()}
     for number in sorted({*wanted, *_arrays_before(store, log, release)}):
-        before = _state(store, log, number, release - 1)
+        before, old = _state(store, log, number, release - 1)
         after = _as_state(wanted[number]) if number in wanted else np.zeros(0, before.dtype)
-        fresh = after[~np.isin(after, before)]
+        new = dict(enumerate(t.to_json() for t in wanted[number].tiles)) if number in wanted else {}
+        kept = np.array([n for n in {*old, *new} if old.get(n) == new.get(n)] if old or new else [0], np.int32)
+        fresh = after[~(np.isin(after, before) & np.isin(after["tile"], kept))]
         gone = before[~np.isin(_keys(before), _keys(after))]
         rows = np.concatenate([fresh, gone])
         ends = np.r_[np.zeros(len(fresh), np.bool_), np.ones(len(gone), np.bool_)]
+        place = [(old if end else new).get(n) for n, end in zip(rows["tile"].tolist(), ends.tolist(), strict=True)]
         order = np.argsort(_keys(rows), kind="stable")
-        rows, ends = rows[order], ends[order]
+        rows, ends, place = rows[order], ends[order], [place[i] for i in order.tolist()]
         columns = {n: pa.array(np.ascontiguousarray(rows[n])) for n in _STATE}
         since = np.full(len(rows), release, np.int32)
         columns |= {
+            "place": pa.array(place, pa.string()) if new or old else pa.nulls(len(rows), pa.string()),
             "array_id": pa.array(np.full(len(rows), number, np.int32)),
             "valid_from": pa.array(since),
             "valid_to": pa.array(since, mask=~ends),
@@ -108,39 +116,45 @@ def _as_state(p: Placements) -> np.ndarray:
     out["axis"] = -1 if p.axis is None else p.axis
     for name in ("granule_id", "src_offset", "count", "dest", "variant"):
         out[name] = getattr(p, name)
+    out["tile"] = p.tile if len(p.tile) else 0
     return out
 
 
 def _keys(state: np.ndarray) -> np.ndarray:
-    out = np.zeros(len(state), np.dtype([("granule_id", "<i4"), ("src_offset", "<i8")]))
-    out["granule_id"], out["src_offset"] = state["granule_id"], state["src_offset"]
+    names = ("granule_id", "tile", "src_offset")
+    out = np.zeros(len(state), np.dtype([(n, state.dtype[n]) for n in names]))
+    for name in names:
+        out[name] = state[name]
     return out
 
 
-def _state(store: Store, log: DeltaLog, number: int, release: int) -> np.ndarray:
-    """The placements of one array at a release, one record each."""
+def _state(store: Store, log: DeltaLog, number: int, release: int) -> tuple[np.ndarray, dict[int, str]]:
+    """The placements of one array at a release, one record each, and the tiles that are not whole, as JSON."""
     live = log.live()
     chosen = live.holding("array_id", number) & (live.low["valid_from"] <= release)
     pieces: list[np.ndarray] = []
     since: list[np.ndarray] = []
     ended: list[np.ndarray] = []
-    for batch in part_by_part(store, log, ("array_id", "valid_from", "valid_to", *_STATE), chosen=chosen):
+    places: list[pa.Array] = []
+    for batch in part_by_part(store, log, ("array_id", "valid_from", "valid_to", "place", *_STATE), chosen=chosen):
         first = batch.column("valid_from").to_numpy()
         keep = np.flatnonzero((batch.column("array_id").to_numpy() == number) & (first <= release))
         piece = np.zeros(len(keep), _DTYPE)
         for name in _STATE:
             piece[name] = batch.column(name).to_numpy()[keep]
         pieces.append(piece)
+        places.append(batch.column("place").take(pa.array(keep)))
         since.append(first[keep])
         ended.append(batch.column("valid_to").is_valid().to_numpy(zero_copy_only=False)[keep])
     if not pieces:
-        return np.zeros(0, _DTYPE)
+        return np.zeros(0, _DTYPE), {}
     state, start, end = np.concatenate(pieces), np.concatenate(since), np.concatenate(ended)
-    order = np.lexsort((start, state["src_offset"], state["granule_id"]))
+    order = np.lexsort((start, state["src_offset"], state["tile"], state["granule_id"]))
     keys = _keys(state[order])
     newest = order[np.r_[keys[1:] != keys[:-1], True]] if len(order) else order
-    out: np.ndarray = state[newest[~end[newest]]]
-    return out
+    valid = newest[~end[newest]]
+    said = pa.concat_arrays(places).take(pa.array(valid)).to_pylist() if any(p.null_count < len(p) for p in places) else []
+    return state[valid], {int(n): text for n, text in zip(state["tile"][valid], said, strict=False) if text is not None}
 
 
 def _arrays_before(store: Store, log: DeltaLog, release: int) -> set[int]:

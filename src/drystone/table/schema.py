@@ -97,6 +97,8 @@ PLACEMENTS = pa.schema(
         pa.field("count", pa.int64(), nullable=False),
         pa.field("dest", pa.int64(), nullable=False),
         pa.field("variant", pa.int32(), nullable=False),  # which of the combined array's variants the granule has
+        pa.field("tile", pa.int32(), nullable=False),  # off the lead axis: which of the array's tiles
+        pa.field("place", pa.string()),  # that tile as JSON; null: whole
         pa.field("valid_from", pa.int32(), nullable=False),
         pa.field("valid_to", pa.int32()),
     ]

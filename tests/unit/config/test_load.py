@@ -105,7 +105,7 @@ def test_everything_a_config_can_say(tmp_path: Path) -> None:
         GranuleSet("glob", "here:raw/*.nc"),
     )
     assert config.format == "hdf5"
-    assert config.combine == CombineOptions(AxisOptions("time", "name", "sst.%Y%m%d.nc"), ("sst", "no", "500"))
+    assert config.combine == CombineOptions((AxisOptions("time", "name", "sst.%Y%m%d.nc"),), ("sst", "no", "500"))
     icechunk, parquet, store = config.outputs
     assert icechunk.public == (("noaa:data/", "https://b/"), ("noaa:", "https://a/"))  # longest first
     assert (parquet.form, parquet.arrays) == ("kerchunk-parquet", ("sst",))

@@ -1,0 +1,163 @@
+"""How stored numbers of one granule become numbers of the whole: exactly, or an error.
+
+Granules that pack, date or mark missing values each in their own way can still be one array where values are rewritten:
+the same sum of whole numbers for a time axis with another origin, a decoded number for another packing, another sentinel
+for missing data. A :class:`Recode` is that rewriting as a value. It is applied to decoded chunks in native byte order.
+Nothing is rounded without a word: whole numbers stay whole or :class:`~drystone.errors.DecodeError` says which did not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drystone.errors import DecodeError
+
+__all__ = ["Recode"]
+
+
+@dataclass(frozen=True, slots=True)
+class Recode:
+    """Rewriting of stored numbers: read as unsigned, find missing ones, scale, shift, convert.
+
+    Parameters
+    ----------
+    dtype
+        Of the result, native.
+    unsigned
+        Signed numbers are first read as unsigned ones of the same size.
+    missing
+        Bytes of native elements, after ``unsigned``, that mean missing; NaN is compared by its bits.
+    missing_as
+        Bytes of the element of the result that says missing. A number that is not missing and would become this one is an
+        error, but for NaN.
+    scale, offset
+        ``value * scale + offset``. Between whole numbers it is computed exactly; into floating point as one
+        multiplication and one addition in double precision, as netCDF readers unpack.
+
+    Examples
+    --------
+    >>> days_to_hours = Recode(np.dtype("i8"), scale=Fraction(24), offset=Fraction(48))
+    >>> days_to_hours.apply(np.array([0, 1, 2], "i4"))
+    array([48, 72, 96])
+    >>> unpack = Recode(np.dtype("f8"), missing=(np.int16(-99).tobytes(),), missing_as=np.float64("nan").tobytes(),
+    ...                 scale=Fraction(0.5), offset=Fraction(10))
+    >>> unpack.apply(np.array([2, -99], "i2"))
+    array([11., nan])
+    >>> Recode.from_json(unpack.to_json()) == unpack
+    True
+    """
+
+    dtype: np.dtype
+    unsigned: bool = False
+    missing: tuple[bytes, ...] = ()
+    missing_as: bytes | None = None
+    scale: Fraction = Fraction(1)
+    offset: Fraction = Fraction(0)
+
+    def apply(self, values: NDArray[np.generic]) -> NDArray[np.generic]:
+        """Rewrite decoded values of any shape.
+
+        Raises
+        ------
+        DecodeError
+            A number has no exact place in the result; the message has the number.
+        """
+        if self.unsigned:
+            values = values.view(values.dtype.str.replace("i", "u"))
+        gone = self._missing(values)
+        out = self._scaled(values, gone)
+        if self.missing_as is not None:
+            sentinel = np.frombuffer(self.missing_as, self.dtype, 1)[0]
+            clash = (out == sentinel) & ~gone
+            if clash.any():
+                number = np.asarray(values)[clash].reshape(-1)[0]
+                raise DecodeError(
+                    f"the stored number {number} would read as {sentinel}, which says missing in the whole, but is data here",
+                    kind="recode-missing",
+                    value=str(number),
+                )
+            out[gone] = sentinel
+        return out
+
+    def _missing(self, values: NDArray[np.generic]) -> NDArray[np.bool_]:
+        gone = np.zeros(values.shape, np.bool_)
+        for raw in self.missing:
+            element = np.frombuffer(raw, values.dtype, 1)[0]
+            gone |= values != values if element != element else values == element
+        return gone
+
+    def _scaled(self, values: NDArray[np.generic], gone: NDArray[np.bool_]) -> NDArray[np.generic]:
+        plain = self.scale == 1 and self.offset == 0
+        if self.dtype.kind == "f" and not plain:
+            return (values.astype(np.float64) * float(self.scale) + float(self.offset)).astype(self.dtype)
+        if plain:
+            with np.errstate(invalid="ignore", over="ignore"):  # what does not fit is found on the next line
+                out = values.astype(self.dtype)
+                back = out.astype(values.dtype)
+            lost = (back != values) & (values == values) & ~gone
+            if lost.any():
+                raise self._refused(values[lost].reshape(-1)[0])
+            return out
+        return self._whole(values, gone)
+
+    def _whole(self, values: NDArray[np.generic], gone: NDArray[np.bool_]) -> NDArray[np.generic]:
+        """Whole numbers from whole numbers."""
+        if values.dtype.kind not in "iu":
+            raise self._refused(values.reshape(-1)[0] if values.size else 0)
+        out = np.zeros(values.shape, self.dtype)
+        wanted = values[~gone]
+        if not wanted.size:
+            return out
+        step = np.lcm.reduce([self.scale.denominator, self.offset.denominator], dtype=object)
+        times, plus = int(self.scale * step), int(self.offset * step)
+        ends = [int(wanted.min()), int(wanted.max())]
+        limits, most = np.iinfo(self.dtype), np.iinfo(np.int64).max
+        for number in ends:
+            if not limits.min <= number * self.scale + self.offset <= limits.max:
+                raise self._refused(number)
+        # Python's integers do not overflow, NumPy's are fast
+        fits = all(abs(n * times) + abs(plus) <= most and n <= most for n in ends) and step <= most
+        numbers = wanted.astype(np.int64 if fits else object) * times + plus
+        rest = numbers % step != 0
+        if rest.any():
+            raise self._refused(wanted[rest.astype(np.bool_)][0])
+        out[~gone] = (numbers // step).astype(self.dtype)
+        return out
+
+    def _refused(self, number: object) -> DecodeError:
+        return DecodeError(
+            f"the stored number {number} times {self.scale} plus {self.offset} is no {self.dtype}: it cannot be "
+            "rewritten exactly",
+            kind="recode-inexact",
+            value=str(number),
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """Exact JSON."""
+        return {
+            "dtype": self.dtype.str,
+            "unsigned": self.unsigned,
+            "missing": [m.hex() for m in self.missing],
+            "missing_as": None if self.missing_as is None else self.missing_as.hex(),
+            "scale": str(self.scale),
+            "offset": str(self.offset),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, object]) -> Recode:
+        """Read back what :meth:`to_json` wrote."""
+        missing, gone = value["missing"], value["missing_as"]
+        assert isinstance(missing, list)
+        return cls(
+            np.dtype(str(value["dtype"])),
+            bool(value["unsigned"]),
+            tuple(bytes.fromhex(str(m)) for m in missing),
+            None if gone is None else bytes.fromhex(str(gone)),
+            Fraction(str(value["scale"])),
+            Fraction(str(value["offset"])),
+        )
