@@ -34,7 +34,8 @@ __all__ = [
     "windows",
 ]
 
-WINDOW_REFERENCES = 100_000
+WINDOW_REFERENCES = 65_000
+_NEVER = 65_535  # the most that the option takes, and more than a window holds
 
 
 def storage(target: Store, key: str) -> icechunk.Storage:
@@ -121,7 +122,7 @@ def container(root: PublicRoot) -> icechunk.VirtualChunkContainer:
 
 
 def windows(layout: Layout) -> dict[int, int]:
-    """Chunks per manifest along each axis that is cut, so that a window holds at most 100,000 references.
+    """Chunks per manifest along each axis that is cut, so that a window holds at most 65,000 references.
 
     Cut along the combine axis, so that an append touches the last window; along others only where one step of it is
     larger than a window.
@@ -129,7 +130,7 @@ def windows(layout: Layout) -> dict[int, int]:
     Examples
     --------
     >>> manifest_windows((3650, 4, 8), 0), manifest_windows((10, 1000, 2000), 0)
-    ({0: 3125}, {0: 1, 1: 50})
+    ({0: 2031}, {0: 1, 1: 32})
     """
     return manifest_windows(layout.grid_shape, layout.array.placements.axis)
 
@@ -154,7 +155,7 @@ def manifest_windows(grid: tuple[int, ...], axis: int | None) -> dict[int, int]:
 def repository_config(
     roots: Iterable[PublicRoot], layouts: Mapping[str, Layout], base: icechunk.RepositoryConfig | None = None
 ) -> icechunk.RepositoryConfig:
-    """Containers and manifest windows, on top of ``base``; containers that older snapshots name are kept."""
+    """Containers, manifest windows and compression, on top of ``base``; containers that older snapshots name are kept."""
     import icechunk
 
     config = base or icechunk.RepositoryConfig.default()
@@ -168,8 +169,14 @@ def repository_config(
             continue
         cut: dict[_Dimension, int] = {icechunk.ManifestSplitDimCondition.Axis(i): n for i, n in window.items()}
         splits[icechunk.ManifestSplitCondition.path_matches(f"^{re.escape(path)}$")] = cut
+    splitting = None if config.manifest is None else config.manifest.splitting
     if splits:
-        config.manifest = icechunk.ManifestConfig(splitting=icechunk.ManifestSplittingConfig.from_dict(splits))
+        splitting = icechunk.ManifestSplittingConfig.from_dict(splits)
+    # compressing each location by itself takes a third of a commit and saves nothing once the manifest is compressed as a
+    # whole; in our manifests level 1 also gives the smaller files
+    plain = icechunk.ManifestVirtualChunkLocationCompressionConfig(min_num_chunks=_NEVER)
+    config.manifest = icechunk.ManifestConfig(splitting=splitting, virtual_chunk_location_compression=plain)
+    config.compression = icechunk.CompressionConfig(icechunk.CompressionAlgorithm.Zstd, 1)
     return config
 
 
