@@ -60,6 +60,6 @@ class Hdf5Scanner:
         StorageError
             It cannot be read.
         """
-        from drystone.scan.hdf5.scanner import scan_file
+        from drystone.scan.hdf5.twins import scan_file
 
         return scan_file(source, options)

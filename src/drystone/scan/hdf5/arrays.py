@@ -125,7 +125,7 @@ def _compact(subject: Subject, budget: Budget) -> ScannedArray:
     chain = CodecChain.of(bytes_codec(d.stored.dtype))
     if 0 in subject.stored_shape:
         return _single(subject, ChunkRows.empty(rank), chain, {}, budget)
-    data = read_stored(subject.dsid, d).tobytes()
+    data = read_stored(subject).tobytes()
     budget.take_inline(len(data))
     return _single(subject, ChunkRows.single(rank, -1, len(data), State.INLINE), chain, {0: data}, budget)
 
@@ -194,7 +194,7 @@ def _foreign(subject: Subject, budget: Budget, companions: Companions, what: str
     if 0 in shape:
         return _single(subject, ChunkRows.empty(rank), plain, {}, budget)
     if small and (raw is None or d.stored.converted is None):
-        data = read_stored(subject.dsid, d).tobytes() if raw is None else raw
+        data = read_stored(subject).tobytes() if raw is None else raw
         budget.take_inline(len(data))
         return _single(subject, ChunkRows.single(rank, -1, len(data), State.INLINE), plain, {0: data}, budget)
     if subject.source.store.root is None:

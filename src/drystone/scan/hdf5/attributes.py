@@ -8,6 +8,7 @@ the bytes are read as stored. What the file format itself uses (dimension scales
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import h5py
@@ -20,9 +21,9 @@ from drystone.model.chunk_rows import Refusal
 from drystone.scan.hdf5.dtypes import StoredType, UnsupportedType, stored_type
 from drystone.scan.hdf5.header_attributes import HeaderAttribute, header_attributes, scale_addresses
 from drystone.scan.hdf5.heap import DESCRIPTOR, GlobalHeap
-from drystone.scan.hdf5.opening import OpenFile
+from drystone.scan.hdf5.opening import NeedsLibrary, OpenFile
 
-__all__ = ["LIBRARY_ERRORS", "Bookkeeping", "ObjectAttributes", "finished", "flagged", "read_attributes"]
+__all__ = ["LIBRARY_ERRORS", "Bookkeeping", "ObjectAttributes", "collected", "finished", "flagged", "read_attributes"]
 
 # what h5py raises when the library fails on one object; nothing else is taken for a fault of the file
 LIBRARY_ERRORS = (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError, MemoryError, NotImplementedError)
@@ -90,10 +91,24 @@ def read_attributes(
     oid: h5py.h5d.DatasetID | h5py.h5g.GroupID, path: str, file: OpenFile, heap: GlobalHeap, header: int
 ) -> ObjectAttributes:
     """Read all attributes of an object, from its header where they lie there, else through the library."""
-    out = ObjectAttributes()
+    warnings: list[Refusal] = []
     found = header_attributes(file, header)
     if found is None:
-        found = [HeaderAttribute(name, None) for name in _listed(oid, path, out.warnings)]
+        found = [HeaderAttribute(name, None) for name in _listed(oid, path, warnings)]
+    return collected(found, path, heap, oid, warnings)
+
+
+def collected(
+    found: Sequence[HeaderAttribute], path: str, heap: GlobalHeap, oid: object = None, warnings: Sequence[Refusal] = ()
+) -> ObjectAttributes:
+    """The attributes of an object, with their values.
+
+    Raises
+    ------
+    NeedsLibrary
+        One is in a form that only the library reads, and there is no ``oid`` to ask it for.
+    """
+    out = ObjectAttributes(warnings=list(warnings))
     scale_class = False
     for item in found[:MAX_ATTRIBUTES]:
         try:
@@ -219,6 +234,8 @@ def _set_apart(own: Bookkeeping, oid: object, item: HeaderAttribute, heap: Globa
 
 
 def _read(oid: object, raw: bytes) -> Attribute:
+    if oid is None:
+        raise NeedsLibrary
     aid = h5a.open(oid, raw)
     tid = aid.get_type()
     shape = aid.shape

@@ -20,7 +20,7 @@ import numpy as np
 from h5py import h5d
 from numpy.typing import NDArray
 
-from drystone.scan.hdf5.opening import OpenFile
+from drystone.scan.hdf5.opening import NeedsLibrary, OpenFile
 from drystone.scan.hdf5.superblock import SIGNATURE
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "base_relative",
     "in_axis_order",
     "library_columns",
+    "plain_columns",
     "tree_columns",
 ]
 
@@ -194,6 +195,37 @@ def tree_columns(file: OpenFile, root: int, rank: int, limit: int) -> ChunkColum
             return None
         addresses = child.astype(np.int64) + file.superblock.base
         level -= 1
+
+
+def plain_columns(file: OpenFile, root: int | None, rank: int, limit: int) -> ChunkColumns:
+    """Read a version 1 B-tree of chunks, most often one node; ``root`` is None where nothing was ever written.
+
+    Raises
+    ------
+    TooManyChunks
+        Past ``limit``.
+    NeedsLibrary
+        Anything in it is not as expected.
+    """
+    if root is None:
+        none: NDArray[np.int64] = np.zeros(0, np.int64)
+        return ChunkColumns(np.zeros((0, rank), np.int64), none, none, none)
+    if not 0 <= root < file.size:
+        raise NeedsLibrary
+    words = rank + 3
+    node = _NODE_HEAD + 8 * (2 * _TREE_K * words + words - 1)
+    data = file.bytes.read(root, node)
+    columns = None
+    if data[:6] == b"TREE\x01\x00" and len(data) == node:
+        used = data[6] | data[7] << 8
+        if used <= 2 * _TREE_K:
+            rows = np.frombuffer(data, "<u8", used * words, _NODE_HEAD).reshape(used, words)
+            columns = _columns(rows, file.superblock.base, rank, limit)
+    else:
+        columns = tree_columns(file, root, rank, limit)
+    if columns is None:
+        raise NeedsLibrary
+    return columns
 
 
 def _nodes(

@@ -38,7 +38,7 @@ def coordinate_of(array: ScannedArray, subject: Subject, budget: int) -> NDArray
         if 0 in spec.shape:
             return np.empty(spec.shape, spec.dtype)
         return decode_chunk(array.inline[0], spec.codecs, spec.dtype, spec.shape)
-    stored = native(read_stored(subject.dsid, d))
+    stored = native(read_stored(subject))
     if stored.shape == spec.shape:
         return stored
     # shorter than its unlimited dimension: the rest is fill

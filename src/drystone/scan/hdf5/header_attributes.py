@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,10 +17,10 @@ import numpy as np
 
 from drystone.model.attributes import Attribute
 from drystone.scan.hdf5.heap import DESCRIPTOR, GlobalHeap
-from drystone.scan.hdf5.object_header import ATTRIBUTE, ATTRIBUTE_INFO, messages
+from drystone.scan.hdf5.object_header import ATTRIBUTE, ATTRIBUTE_INFO, Message, messages
 from drystone.scan.hdf5.opening import OpenFile
 
-__all__ = ["HeaderAttribute", "header_attributes", "scale_addresses"]
+__all__ = ["HeaderAttribute", "attributes_of", "header_attributes", "scale_addresses"]
 
 _CACHED_BYTES = 512  # a longer message is decoded each time
 _NUMBER, _FLOAT, _STRING, _VLEN = 0, 1, 3, 9
@@ -63,6 +64,11 @@ def header_attributes(file: OpenFile, header: int) -> list[HeaderAttribute] | No
     found = messages(file, header)
     if found is None or file.superblock.offset_size != 8:
         return None
+    return attributes_of(found)
+
+
+def attributes_of(found: Sequence[Message]) -> list[HeaderAttribute] | None:
+    """All attributes among the messages of an object in the order of creation, or None where some lie elsewhere."""
     out: list[tuple[int, HeaderAttribute]] = []
     for message in found:
         if message.kind == ATTRIBUTE:

@@ -22,10 +22,12 @@ __all__ = [
     "LAYOUT",
     "Layout",
     "Message",
+    "UnexpectedHeader",
     "compact_bytes",
     "messages",
     "read_fill",
     "read_layout",
+    "split",
 ]
 
 FILL_VALUE = 0x05
@@ -45,15 +47,20 @@ class Message:
     """One header message; ``order`` is its place in the order of creation where the header keeps that, else 0."""
 
     kind: int
-    shared: bool
+    flags: int
     order: int
     body: bytes
+
+    @property
+    def shared(self) -> bool:
+        """Whether the body lies elsewhere."""
+        return bool(self.flags & 2)
 
 
 _CACHED_BYTES = 4096
 
 
-class _UnexpectedHeader(Exception):
+class UnexpectedHeader(Exception):
     """A header in a form that is not read here."""
 
 
@@ -61,7 +68,7 @@ def messages(file: OpenFile, header: int) -> list[Message] | None:
     """All messages of the object header at ``header`` (from the file's base address, as links give it)."""
     try:
         return list(_messages(file, header))
-    except (struct.error, IndexError, _UnexpectedHeader):
+    except (struct.error, IndexError, UnexpectedHeader):
         return None
 
 
@@ -80,7 +87,7 @@ def _messages(file: OpenFile, header: int) -> Iterator[Message]:
         length = struct.unpack_from("<I", head, 8)[0]
         at, ordered = 16, False
     else:
-        raise _UnexpectedHeader
+        raise UnexpectedHeader
     if at + length <= len(head):
         blocks = [head[at : at + length]]
     else:
@@ -88,11 +95,11 @@ def _messages(file: OpenFile, header: int) -> Iterator[Message]:
     seen = 0
     while blocks:
         data = blocks.pop(0)
-        split = _split_cached if len(data) <= _CACHED_BYTES else _split
-        for message in split(data, modern, ordered):
+        taken = _split_cached if len(data) <= _CACHED_BYTES else split
+        for message in taken(data, modern, ordered):
             seen += 1
             if seen > _MAX_MESSAGES:
-                raise _UnexpectedHeader
+                raise UnexpectedHeader
             if message.kind == _CONTINUATION:
                 address = int.from_bytes(message.body[:size], "little") + base
                 length = int.from_bytes(message.body[size : 2 * size], "little")
@@ -104,11 +111,12 @@ def _messages(file: OpenFile, header: int) -> Iterator[Message]:
 
 def _block(file: OpenFile, address: int, length: int) -> bytes:
     if not 0 < length <= _MAX_BLOCK or address + length > file.size:
-        raise _UnexpectedHeader
+        raise UnexpectedHeader
     return file.bytes.read(address, length)
 
 
-def _split(data: bytes, modern: bool, ordered: bool) -> tuple[Message, ...]:
+def split(data: bytes, modern: bool, ordered: bool) -> tuple[Message, ...]:
+    """The messages in one part of a header."""
     out: list[Message] = []
     at, n_bytes = 0, len(data)
     head = (6 if ordered else 4) if modern else 8
@@ -121,14 +129,14 @@ def _split(data: bytes, modern: bool, ordered: bool) -> tuple[Message, ...]:
             order = 0
         at += head
         if at + size > n_bytes:
-            raise _UnexpectedHeader
-        out.append(Message(kind, bool(flags & 2), order, data[at : at + size]))
+            raise UnexpectedHeader
+        out.append(Message(kind, flags, order, data[at : at + size]))
         at += size
     return tuple(out)
 
 
 # the files of an archive repeat each other's headers, but for the addresses in some
-_split_cached = lru_cache(maxsize=4096)(_split)
+_split_cached = lru_cache(maxsize=4096)(split)
 
 
 def _find(file: OpenFile, header: int, kind: int) -> bytes | None:

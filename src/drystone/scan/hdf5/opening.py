@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -20,11 +20,16 @@ from drystone.errors import DrystoneError, GranuleMissing, ScanError, StorageErr
 from drystone.scan.hdf5.superblock import Superblock, checked_superblock
 from drystone.storage.store import Store
 
-__all__ = ["ByteSource", "OpenFile", "RangeFile", "opened"]
+__all__ = ["ByteSource", "NeedsLibrary", "OpenFile", "RangeFile", "opened"]
 
 BLOCK = 1 << 20
 WHOLE = 8 << 20  # an object up to this size is fetched in one request
 CACHED_BLOCKS = 64
+_HEAD = 16 << 10  # bytes of a local file read at once: where most writers put what they write first, the headers
+
+
+class NeedsLibrary(Exception):  # never leaves the scanner: the file is scanned through the library instead
+    """What is asked for lies in a form that only the HDF5 library reads."""
 
 
 class ByteSource(Protocol):
@@ -35,38 +40,59 @@ class ByteSource(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OpenFile:
-    """An open granule.
+    """An open granule; the library opens it when its handle is first asked for.
 
     Parameters
     ----------
-    fid
-        The library's handle.
     bytes
-        Plain reads of the same file.
+        Plain reads.
     superblock, size, address
         What and where it is.
+    open_library
+        Opens the same file through the library.
     """
 
-    fid: h5f.FileID
     bytes: ByteSource
     superblock: Superblock
     size: int
     address: str
+    open_library: Callable[[], h5f.FileID]
+    _fid: h5f.FileID | None = None
+
+    @property
+    def fid(self) -> h5f.FileID:
+        """The library's handle.
+
+        Raises
+        ------
+        ScanError
+            ``unreadable``: the library cannot open it.
+        """
+        if self._fid is None:
+            self._fid = self.open_library()
+        return self._fid
+
+    def close(self) -> None:
+        """Give the library's handle back."""
+        if self._fid is not None:
+            self._fid.close()
 
 
 class _Descriptor:
     """Plain reads of a local file."""
 
-    __slots__ = ("fd",)
+    __slots__ = ("fd", "head")
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
+        self.head = os.pread(fd, _HEAD, 0)
 
     def read(self, offset: int, length: int) -> bytes:
         """See :class:`ByteSource`."""
-        return os.pread(self.fd, length, offset)
+        end = offset + length
+        return self.head[offset:end] if offset >= 0 and end <= len(self.head) else os.pread(self.fd, length, offset)
 
 
 class RangeFile:
@@ -178,16 +204,16 @@ def _local(path: str, address: str) -> Iterator[OpenFile]:
         raise StorageError(f"{address}: cannot open {path}: {error.strerror}", kind=kind, path=path) from error
     try:
         size = os.fstat(fd).st_size
-        source = _Descriptor(fd)
         try:
+            source = _Descriptor(fd)
             block = checked_superblock(source.read, size, address)
         except OSError as error:
             raise StorageError(f"{address}: cannot read {path}: {error.strerror}", kind="io", path=path) from error
-        fid = _open_path(os.fsencode(path), address)
+        file = OpenFile(source, block, size, address, lambda: _open_path(os.fsencode(path), address))
         try:
-            yield OpenFile(fid, source, block, size, address)
+            yield file
         finally:
-            fid.close()
+            file.close()
     finally:
         os.close(fd)
 
@@ -220,19 +246,23 @@ def _unreadable(address: str, first: str) -> ScanError:
 def _remote(store: Store, key: str, address: str, size: int) -> Iterator[OpenFile]:
     source = RangeFile(store, key, size)
     block = checked_superblock(source.read, size, address)
-    plist = h5p.create(h5p.FILE_ACCESS)
-    plist.set_fclose_degree(h5f.CLOSE_STRONG)
-    plist.set_fileobj_driver(h5fd.fileobj_driver, source)
+    file = OpenFile(source, block, size, address, lambda: _open_ranges(source, address))
     try:
-        fid = h5f.open(f"<{address}>".encode(), h5f.ACC_RDONLY, plist)
-    except (OSError, RuntimeError) as error:
-        if source.error is not None:
-            raise source.error from error
-        raise _unreadable(address, _first_line(error)) from error
-    try:
-        yield OpenFile(fid, source, block, size, address)
+        yield file
         if source.error is not None:
             # a read that failed inside the library may have been taken for a fault of one variable
             raise source.error
     finally:
-        fid.close()
+        file.close()
+
+
+def _open_ranges(source: RangeFile, address: str) -> h5f.FileID:
+    plist = h5p.create(h5p.FILE_ACCESS)
+    plist.set_fclose_degree(h5f.CLOSE_STRONG)
+    plist.set_fileobj_driver(h5fd.fileobj_driver, source)
+    try:
+        return h5f.open(f"<{address}>".encode(), h5f.ACC_RDONLY, plist)
+    except (OSError, RuntimeError) as error:
+        if source.error is not None:
+            raise source.error from error
+        raise _unreadable(address, _first_line(error)) from error

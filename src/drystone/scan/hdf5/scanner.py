@@ -29,15 +29,14 @@ from drystone.scan.hdf5.subject import Budget, Subject
 from drystone.scan.hdf5.walk import ExternalLink, FoundDataset, Walk, walk
 from drystone.scan.hdf5.wanted import wanted_paths
 
-__all__ = ["scan_file"]
+__all__ = ["Scan", "scan_through_library"]
 
 
-def scan_file(source: Source, options: ScanOptions) -> ScanResult:
-    """Scan one granule; see :class:`drystone.protocols.Scanner`."""
-    with opened(source.store, source.key, source.address, source.stamp.size) as file:
-        scan = _Scan(file, source, options)
-        scan.run()
-        return scan.result()
+def scan_through_library(file: OpenFile, source: Source, options: ScanOptions) -> Scan:
+    """Scan an open file with the library's help, which reads every kind of file."""
+    scan = Scan(file, source, options)
+    scan.run(walk(file, scan.heap))
+    return scan
 
 
 @dataclass(slots=True)
@@ -52,8 +51,11 @@ class _Member:
 
 
 @dataclass(slots=True)
-class _Scan:
-    """The state of one scan."""
+class Scan:
+    """The state of one scan.
+
+    ``described`` has every dataset's description by its path in the file.
+    """
 
     file: OpenFile
     source: Source
@@ -64,6 +66,7 @@ class _Scan:
     arrays: list[ScannedArray] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     warnings: list[Refusal] = field(default_factory=list)
+    described: dict[str, Description] = field(default_factory=dict)
     budget: Budget = field(init=False)
     companions: Companions = field(init=False)
     heap: GlobalHeap = field(init=False)
@@ -73,9 +76,9 @@ class _Scan:
         self.companions = Companions(self.source)
         self.heap = GlobalHeap(self.file)
 
-    def run(self) -> None:
-        """Scan."""
-        self.walked = walk(self.file, self.heap)
+    def run(self, walked: Walk) -> None:
+        """Make arrays of what a walk found."""
+        self.walked = walked
         self.refusals.extend(self.walked.refusals)
         self.warnings.extend(self.walked.warnings)
         owners = [*(g.attributes for g in self.walked.groups), *(d.attributes for d in self.walked.datasets)]
@@ -112,7 +115,7 @@ class _Scan:
         refused: list[Refusal] = []
         extents: dict[str, Extent] = {}
         for found in self.walked.datasets:
-            with_extent = self._try(refused, found.path, extent_of, found.dsid)
+            with_extent = self._try(refused, found.path, extent_of, found)
             if isinstance(with_extent, Extent):
                 extents[found.path] = with_extent
             elif not refused or refused[-1].path != found.path:
@@ -124,11 +127,10 @@ class _Scan:
         datasets = [d for d in datasets if not _is_pure_dimension(d)]
         taken = {d.path for d in datasets} | {g.path for g in self.walked.groups}
         for found in datasets:
-            description = self._try(
-                refused, found.path, describe, found.dsid, extents[found.path], self.file, self.heap, found.header
-            )
+            description = self._try(refused, found.path, describe, found, extents[found.path], self.file, self.heap)
             if description is None:
                 continue
+            self.described[found.path] = description
             axes = self.names.axes(found, extents[found.path], description.stored.inner)
             path = f"{found.group.rstrip('/')}/{local_name(found.path)}"
             path = found.path if path in taken else path
@@ -140,8 +142,7 @@ class _Scan:
         found = member.found
         subject = Subject(
             member.path,
-            found.dsid,
-            found.header,
+            found,
             member.description,
             member.axes,
             member.attributes,
@@ -176,17 +177,17 @@ class _Scan:
                     raise UnsupportedType(
                         "external-link", f"{what} {link.file!r}, which is no dataset; such links are not followed"
                     )
-                extent = extent_of(oid)
+                header = h5o.get_info(oid).addr
+                heap = GlobalHeap(file)
+                attributes = read_attributes(oid, link.path, file, heap, header)
+                found = FoundDataset(link.path, link.group, oid, header, attributes)
+                extent = extent_of(found)
                 if extent is None:
                     raise UnsupportedType("null-dataspace", f"{what} {link.file!r}, which has a null dataspace")
-                heap, header = GlobalHeap(file), h5o.get_info(oid).addr
-                attributes = read_attributes(oid, link.path, file, heap, header)
-                description = describe(oid, extent, file, heap, header)
-                found = FoundDataset(link.path, link.group, oid, header, attributes)
+                description = describe(found, extent, file, heap)
                 subject = Subject(
                     link.path,
-                    oid,
-                    header,
+                    found,
                     description,
                     self.names.linked_axes(found, extent, description.stored.inner),
                     flagged(finished(attributes.items, netcdf=self.netcdf or attributes.own.netcdf), description.stored),

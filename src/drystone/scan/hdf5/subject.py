@@ -19,6 +19,7 @@ from drystone.scan.hdf5.chunk_index import (
     base_relative,
     in_axis_order,
     library_columns,
+    plain_columns,
     tree_columns,
 )
 from drystone.scan.hdf5.describe import Description
@@ -27,6 +28,7 @@ from drystone.scan.hdf5.dtypes import UnsupportedType
 from drystone.scan.hdf5.heap import GlobalHeap
 from drystone.scan.hdf5.object_header import Layout, read_layout
 from drystone.scan.hdf5.opening import OpenFile
+from drystone.scan.hdf5.walk import FoundDataset
 
 __all__ = ["Budget", "Subject", "stored_columns", "stored_offset"]
 
@@ -93,8 +95,7 @@ class Subject:
     """
 
     path: str
-    dsid: h5d.DatasetID
-    header: int
+    found: FoundDataset
     description: Description
     axes: Axes
     attributes: Attributes
@@ -103,6 +104,16 @@ class Subject:
     source: Source
     linked: str | None = None
     warnings: list[Refusal] = field(default_factory=list)
+
+    @property
+    def dsid(self) -> h5d.DatasetID:
+        """The library's handle; see :attr:`FoundDataset.dsid`."""
+        return self.found.dsid
+
+    @property
+    def header(self) -> int:
+        """Address of the object header from the file's base."""
+        return self.found.header
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
@@ -120,10 +131,14 @@ def stored_offset(subject: Subject, nbytes: int) -> int | None:
     UnsupportedType
         ``chunk-index``: its storage is smaller than its shape and type.
     """
-    stored = int(subject.dsid.get_storage_size())
-    # with a user block the library gives a bogus offset where nothing was ever written, so its size is asked first
-    offset = subject.dsid.get_offset() if stored else None
-    if offset is None:
+    plain = subject.found.plain
+    if plain is not None:
+        stored, offset = plain.size, plain.place(subject.file)
+    else:
+        stored = int(subject.dsid.get_storage_size())
+        # with a user block the library gives a bogus offset where nothing was ever written, so its size is asked first
+        offset = subject.dsid.get_offset() if stored else None
+    if offset is None or not stored:
         return None
     if stored < nbytes:
         raise UnsupportedType("chunk-index", f"its storage has {stored} bytes where its shape and type ask for {nbytes}")
@@ -172,6 +187,8 @@ def stored_columns(subject: Subject, limit: int) -> ChunkColumns:
     chunk_shape = d.chunk_shape
     assert chunk_shape is not None
     shape, rank = d.extent.shape, len(chunk_shape)
+    if subject.found.plain is not None:
+        return _with_inner(plain_columns(file, subject.found.plain.place(file), rank, limit), len(d.stored.inner))
     n_chunks = math.prod(-(-n // c) for n, c in zip(shape, chunk_shape, strict=True))
     partial = d.n_filters > 0 and any(n % c for n, c in zip(shape, chunk_shape, strict=True))
     growing = _growing(d)
@@ -189,7 +206,12 @@ def stored_columns(subject: Subject, limit: int) -> ChunkColumns:
         over = (columns.start + np.array(chunk_shape, np.int64) > np.array(shape, np.int64)).any(axis=1)
         everything = (1 << d.n_filters) - 1
         columns = replace(columns, mask=np.where(over, everything, columns.mask))
-    if d.stored.inner:
-        zeros: NDArray[np.int64] = np.zeros((len(columns.offset), len(d.stored.inner)), np.int64)
-        columns = replace(columns, start=np.hstack([columns.start, zeros]))
-    return columns
+    return _with_inner(columns, len(d.stored.inner))
+
+
+def _with_inner(columns: ChunkColumns, axes: int) -> ChunkColumns:
+    """The columns with the axes of an array-typed element, along which there is one chunk."""
+    if not axes:
+        return columns
+    zeros: NDArray[np.int64] = np.zeros((len(columns.offset), axes), np.int64)
+    return replace(columns, start=np.hstack([columns.start, zeros]))

@@ -14,7 +14,8 @@ from drystone.errors import ScanError
 from drystone.model.chunk_rows import Refusal
 from drystone.scan.hdf5.attributes import LIBRARY_ERRORS, ObjectAttributes, read_attributes
 from drystone.scan.hdf5.heap import GlobalHeap
-from drystone.scan.hdf5.opening import OpenFile
+from drystone.scan.hdf5.opening import NeedsLibrary, OpenFile
+from drystone.scan.hdf5.plain_objects import PlainDataset, Told
 
 __all__ = ["ExternalLink", "FoundDataset", "FoundGroup", "Walk", "walk"]
 
@@ -31,13 +32,32 @@ class FoundGroup:
 
 @dataclass(frozen=True, slots=True)
 class FoundDataset:
-    """A dataset under its first name; ``header`` is its address from the file's base."""
+    """A dataset under its first name; ``header`` is its address from the file's base.
+
+    It has the library's ``handle``, or, where the library was not asked, ``plain``, what its header says, and ``told``, what
+    headers of its form mean.
+    """
 
     path: str
     group: str
-    dsid: h5d.DatasetID
+    handle: h5d.DatasetID | None
     header: int
     attributes: ObjectAttributes
+    plain: PlainDataset | None = None
+    told: Told | None = None
+
+    @property
+    def dsid(self) -> h5d.DatasetID:
+        """The library's handle.
+
+        Raises
+        ------
+        NeedsLibrary
+            There is none.
+        """
+        if self.handle is None:
+            raise NeedsLibrary
+        return self.handle
 
 
 @dataclass(frozen=True, slots=True)
