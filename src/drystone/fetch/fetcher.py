@@ -49,15 +49,8 @@ def spec_fill(spec: ArraySpec) -> NDArray[np.generic]:
 
 
 def gap_fill(array: CombinedArray) -> NDArray[np.generic]:
-    """0-d native array that places between granules read as: ``_FillValue``, else the storage fill."""
-    attribute = array.attributes.get("_FillValue")
-    if attribute is not None:
-        value = attribute.value
-        if isinstance(value, np.ndarray | np.generic) and np.size(value) == 1 and array.dtype.kind in "biufc":
-            return np.asarray(value).reshape(()).astype(array.dtype)
-        if isinstance(value, str) and array.dtype.kind in "ST":
-            return np.asarray(value.encode("latin-1", "replace") if array.dtype.kind == "S" else value).astype(array.dtype)
-    return array.fill_scalar
+    """0-d native array that places between granules read as."""
+    return array.gap_scalar
 
 
 class Fetcher:

@@ -244,6 +244,28 @@ class CombinedArray:
             return np.zeros((), self.dtype)
         return np.frombuffer(self.fill, self.stored_dtype, 1).astype(self.dtype).reshape(())
 
+    @property
+    def marks_missing(self) -> bool:
+        """Whether a place without a granule can be told from data: there is a ``_FillValue``, or NaN."""
+        return self._fill_value is not None or self.dtype.kind in "fc"
+
+    @property
+    def gap_scalar(self) -> np.ndarray:
+        """0-d native array that places without a granule read as: ``_FillValue``, or NaN, else as unwritten cells do."""
+        if self._fill_value is not None:
+            return self._fill_value
+        return np.full((), np.nan, self.dtype) if self.dtype.kind in "fc" else self.fill_scalar
+
+    @property
+    def _fill_value(self) -> np.ndarray | None:
+        attribute = self.attributes.get("_FillValue")
+        value = None if attribute is None else attribute.value
+        if isinstance(value, np.ndarray | np.generic) and np.size(value) == 1 and self.dtype.kind in "biufc":
+            return np.asarray(value).reshape(()).astype(self.dtype)
+        if isinstance(value, str) and self.dtype.kind in "ST":
+            return np.asarray(value.encode("latin-1", "replace") if self.dtype.kind == "S" else value).astype(self.dtype)
+        return None
+
     def to_json(self) -> str:
         """All but the placement columns, exact."""
         return json.dumps(
@@ -318,7 +340,9 @@ class Combined:
 
     ``coordinates`` holds decoded values of small arrays that were read at scan time (path to native array), among them
     the combine coordinates of the whole; emitters write these natively. ``equal`` are promises about arrays without a
-    joined axis that scans kept no values of. ``axis`` is the first of ``axes``.
+    joined axis that scans kept no values of. ``axis`` is the first of ``axes``. ``by_era`` is the same whole for outputs that
+    hold chunks as they are: arrays whose granules are stored in different ways are groups there, one for each run of granules
+    that agree; None where there is nothing to tell apart.
     """
 
     groups: tuple[GroupSpec, ...]
@@ -328,6 +352,7 @@ class Combined:
     warnings: tuple[str, ...] = ()
     axes: tuple[str, ...] = ()
     equal: tuple[Equal, ...] = ()
+    by_era: Combined | None = None
 
     def array(self, path: str) -> CombinedArray:
         """One array by path."""
