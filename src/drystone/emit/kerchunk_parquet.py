@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from drystone.codecs.chain import Codec
 from drystone.codecs.encode import encode_chunk
-from drystone.emit import arrow
 from drystone.emit.addresses import fsspec_address
 from drystone.emit.columns import MISSING, Positional, Slice
 from drystone.emit.documents import Layout, array_v2, explicit_fill, groups_of, layouts, skipped, strict_json
@@ -29,6 +28,7 @@ from drystone.model.placement import Combined
 from drystone.model.release import OutputIdentity
 from drystone.protocols import ReferenceView
 from drystone.storage.store import Store
+from drystone.table.arrow import column, dictionary
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -148,10 +148,10 @@ def _table(view: ReferenceView, part: Slice, size: int, ids: NDArray[np.int32], 
         blobs.append(fill)
     return pa.table(
         [
-            arrow.dictionary((code - first).astype(np.int32), urls, pa.string()),
-            arrow.int64(_padded(part.offset, size)),
-            arrow.int64(_padded(part.size, size)),
-            arrow.dictionary(raw_codes, blobs, pa.binary()),
+            dictionary((code - first).astype(np.int32), urls, pa.string()),
+            column(_padded(part.offset, size)),
+            column(_padded(part.size, size)),
+            dictionary(raw_codes, blobs, pa.binary()),
         ],
         schema=pa.schema(
             [

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from drystone.model.array import ArraySpec, GroupSpec
 from drystone.plan.members import ArrayMembers
+from drystone.table.arrow import column, numbers
 from drystone.table.table import ReferenceTable
 from drystone.table.write import coordinate_from_bytes
 
@@ -27,17 +28,18 @@ def members_of(table: ReferenceTable, granule_ids: NDArray[np.int32]) -> dict[st
     """
     by_path: dict[str, list[pa.RecordBatch]] = {}
     for kept in table.arrays(columns=_COLUMNS, granule_ids=granule_ids):
-        for path in pc.unique(kept.column("path")).to_pylist():
-            rows = kept.filter(pc.equal(kept.column("path"), path))
-            by_path.setdefault(path, []).append(_encoded(rows))
+        paths = kept.column("path").dictionary_encode()
+        code = numbers(paths.indices)
+        for i, path in enumerate(paths.dictionary.to_pylist()):
+            by_path.setdefault(path, []).append(_encoded(kept.filter(column(code == i))))
     return {path: _build(path, pa.Table.from_batches(batches)) for path, batches in sorted(by_path.items())}
 
 
 def _encoded(rows: pa.RecordBatch) -> pa.RecordBatch:
     columns = {name: rows.column(name) for name in ("granule_id",)}
     for name in ("structure", "attributes", "coordinate"):
-        column = rows.column(name)
-        columns[name] = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        values = rows.column(name)
+        columns[name] = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
     return pa.RecordBatch.from_pydict(columns)
 
 
@@ -47,7 +49,7 @@ def _build(path: str, rows: pa.Table) -> ArrayMembers:
     n = len(attributes[1])
     pairs, variant = np.unique(structure[0].astype(np.int64) * max(n, 1) + attributes[0], return_inverse=True)
     variants = tuple(ArraySpec.from_parts(structure[1][p // max(n, 1)], attributes[1][p % max(n, 1)]) for p in pairs.tolist())
-    granule_id = rows.column("granule_id").to_numpy().astype(np.int32)
+    granule_id = numbers(rows.column("granule_id")).astype(np.int32)
     keys, index = np.unique(np.stack([coordinate[0], variant.astype(np.int64)]), axis=1, return_inverse=True)
     values: list[NDArray[np.generic]] = []
     place = np.full(keys.shape[1], -1, np.int32)
@@ -64,15 +66,15 @@ def _build(path: str, rows: pa.Table) -> ArrayMembers:
 
 
 def _codes(rows: pa.Table, name: str) -> tuple[NDArray[np.int64], list[str | bytes]]:
-    column = rows.column(name)
-    array = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
-    return array.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64), array.dictionary.to_pylist()
+    values = rows.column(name)
+    array = values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks)
+    return numbers(array.indices, null=-1).astype(np.int64), array.dictionary.to_pylist()
 
 
 def group_texts(table: ReferenceTable, granule_ids: NDArray[np.int32]) -> list[str]:
     """The distinct ``groups`` texts of the given granules, in order of the first granule that has each."""
     rows = table.granules(columns=("granule_id", "groups"))
-    rows = rows.filter(pc.is_in(rows.column("granule_id"), pa.array(granule_ids, pa.int32()))).sort_by("granule_id")
+    rows = rows.filter(pc.is_in(rows.column("granule_id"), column(np.asarray(granule_ids, np.int32)))).sort_by("granule_id")
     return [str(text) for text in pc.unique(rows.column("groups")).to_pylist()]
 
 

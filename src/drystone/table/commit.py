@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from drystone.errors import TableError
 from drystone.storage.store import Store
+from drystone.table.arrow import column, numbers
 from drystone.table.granule_rows import ipc_bytes
 from drystone.table.granules import newest
 from drystone.table.log import DeltaLog
@@ -76,8 +77,8 @@ def commit_batches(
     log = logs["granules"]
     part = put_part(store, log.folder, "granules", [granules])
     log.commit([part], transactions={run_id: sequence})
-    granule = np.concatenate([latest.ids, granules.column("granule_id").to_numpy()])
-    attempt = np.concatenate([latest.attempts, granules.column("attempt_id").to_numpy()])
+    granule = np.concatenate([latest.ids, numbers(granules.column("granule_id"))])
+    attempt = np.concatenate([latest.attempts, numbers(granules.column("attempt_id"))])
     at = newest(granule, attempt)
     return Validity(granule[at], attempt[at])
 
@@ -98,9 +99,9 @@ def _granules(batches: Sequence[WrittenBatch], latest: Validity, release: int) -
             pieces.append(stream.read_all())
     rows = pa.concat_tables(pieces)
     index = GRANULES.get_field_index("valid_from")
-    rows = rows.set_column(index, GRANULES.field("valid_from"), pa.array(np.full(len(rows), release, np.int32)))
+    rows = rows.set_column(index, GRANULES.field("valid_from"), column(np.full(len(rows), release, np.int32)))
     rows = rows.sort_by([("granule_id", "ascending"), ("attempt_id", "ascending")]).cast(GRANULES)
-    granule, attempt = rows.column("granule_id").to_numpy(), rows.column("attempt_id").to_numpy()
+    granule, attempt = numbers(rows.column("granule_id")), numbers(rows.column("attempt_id"))
     at, known = latest.find(granule)
     late = known & (latest.attempts[at] >= attempt) if len(latest) else known
     late[1:] |= (granule[1:] == granule[:-1]) & (attempt[1:] == attempt[:-1])

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
 from drystone.errors import TableError
 from drystone.model.chunk_rows import Refusal, ScanResult
 from drystone.model.granule import Listed
+from drystone.table.arrow import Values, table
 from drystone.table.schema import GRANULES
 
 __all__ = ["encoded_rows", "granule_rows", "ipc_bytes", "scanned_rows"]
 
 
-def encoded_rows(columns: dict[str, object], schema: pa.Schema, granule: int) -> pa.Table:
+def encoded_rows(columns: Mapping[str, Values], schema: pa.Schema, granule: int) -> pa.Table:
     """Columns as a table of a schema; text that is no UTF-8 is refused by name."""
     try:
-        return pa.table(columns, schema=schema)
+        return table(columns, schema)
     except UnicodeEncodeError as error:
         raise TableError(
             f"a name or text of a batch that starts with granule {granule} is no UTF-8 ({error}): the table cannot hold it; "
@@ -32,10 +33,10 @@ def _refusals(items: Sequence[Refusal]) -> str:
     return json.dumps([[r.path, r.kind, r.reason] for r in items]) if items else "[]"
 
 
-def granule_rows(listed: Sequence[tuple[int, Listed]], attempt_id: int, status: str, **columns: list[object]) -> pa.Table:
+def granule_rows(listed: Sequence[tuple[int, Listed]], attempt_id: int, status: str, **columns: Values) -> pa.Table:
     """Granules rows with what a listing knows; other columns as given, or empty."""
     n = len(listed)
-    values: dict[str, object] = {
+    values: dict[str, Values] = {
         "granule_id": [g for g, _ in listed],
         "address": [x.address for _, x in listed],
         "size": [x.stamp.size for _, x in listed],

@@ -14,6 +14,7 @@ from drystone.errors import TableError
 from drystone.model.granule import Companion, Granule
 from drystone.storage.stamp import Stamp
 from drystone.storage.store import Store
+from drystone.table.arrow import column, numbers
 from drystone.table.log import DeltaLog
 from drystone.table.schema import GRANULES
 from drystone.table.stream import part_by_part
@@ -65,24 +66,24 @@ class GranuleIndex:
             pa.table({**{n: b.column(n) for n in columns[:-1]}, "scanned": _is_scanned(b.column("status"))}) for b in batches
         ]
         schema = pa.schema([*(GRANULES.field(n) for n in columns[:-1]), pa.field("scanned", pa.bool_())])
-        table = pa.concat_tables([p.cast(schema) for p in pieces]) if pieces else schema.empty_table()
+        table = pa.concat_tables([p.cast(schema) for p in pieces]) if pieces else pa.Table.from_batches([], schema)
         if self.release is None:
             return table
-        return table.filter(pa.array(table.column("valid_from").to_numpy() <= self.release))
+        return table.filter(column(numbers(table.column("valid_from")) <= self.release))
 
     @cached_property
     def latest(self) -> Validity:
         """Every granule and its newest attempt, of whatever status."""
-        granule, attempt = self._rows.column("granule_id").to_numpy(), self._rows.column("attempt_id").to_numpy()
+        granule, attempt = numbers(self._rows.column("granule_id")), numbers(self._rows.column("attempt_id"))
         at = newest(granule, attempt)
         return Validity(granule[at], attempt[at])
 
     @cached_property
     def validity(self) -> Validity:
         """Scanned granules and the attempts whose rows are valid."""
-        granule, attempt = self._rows.column("granule_id").to_numpy(), self._rows.column("attempt_id").to_numpy()
+        granule, attempt = numbers(self._rows.column("granule_id")), numbers(self._rows.column("attempt_id"))
         at = newest(granule, attempt)
-        at = at[self._rows.column("scanned").to_numpy()[at]]
+        at = at[numbers(self._rows.column("scanned"))[at]]
         return Validity(granule[at], attempt[at])
 
     def table(self, columns: tuple[str, ...] | None = None) -> pa.Table:
@@ -92,11 +93,11 @@ class GranuleIndex:
         found = pa.Table.from_batches(
             list(part_by_part(self._store, self._log, needed)), pa.schema([GRANULES.field(n) for n in needed])
         )
-        granule, attempt = found.column("granule_id").to_numpy(), found.column("attempt_id").to_numpy()
-        since = found.column("valid_from").to_numpy()
+        granule, attempt = numbers(found.column("granule_id")), numbers(found.column("attempt_id"))
+        since = numbers(found.column("valid_from"))
         seen = np.arange(len(found)) if self.release is None else np.flatnonzero(since <= self.release)
         at = seen[newest(granule[seen], attempt[seen])]
-        out = found.take(pa.array(at))
+        out = found.take(column(at))
         if self.release is not None and "valid_to" in names:
             ends = _superseded(granule, attempt, since, at)
             out = out.set_column(out.schema.get_field_index("valid_to"), GRANULES.field("valid_to"), ends)
@@ -111,7 +112,7 @@ class GranuleIndex:
             ``no-granule``: unknown, set aside or withdrawn.
         """
         rows = self._block(granule_id // _BLOCK)
-        ids = rows.column("granule_id").to_numpy()
+        ids = numbers(rows.column("granule_id"))
         at = int(np.searchsorted(ids, granule_id))
         row = rows.slice(at, 1).to_pylist()[0] if at < len(ids) and ids[at] == granule_id else None
         if row is None or row["status"] != "scanned":
@@ -132,16 +133,16 @@ class GranuleIndex:
             Companion.all_of(row["companions"]),
         )
 
-    def text(self, granule_id: int, column: str) -> str:
+    def text(self, granule_id: int, name: str) -> str:
         """One long text of one scanned granule, read without those of the others where statistics allow."""
         attempt = self.granule(granule_id).attempt_id
         chosen = self._log.live().holding("granule_id", granule_id)
-        for batch in part_by_part(self._store, self._log, ("granule_id", "attempt_id", column), chosen=chosen):
+        for batch in part_by_part(self._store, self._log, ("granule_id", "attempt_id", name), chosen=chosen):
             hit = np.flatnonzero(
-                (batch.column("granule_id").to_numpy() == granule_id) & (batch.column("attempt_id").to_numpy() == attempt)
+                (numbers(batch.column("granule_id")) == granule_id) & (numbers(batch.column("attempt_id")) == attempt)
             )
             if len(hit):
-                return str(batch.column(column)[int(hit[0])].as_py())
+                return str(batch.column(name)[int(hit[0])].as_py())
         raise AssertionError(granule_id)
 
     def _when(self) -> str:
@@ -158,13 +159,11 @@ class GranuleIndex:
         names = (*_KEY, *_IDENTITY)
         pieces = []
         for batch in part_by_part(self._store, self._log, names, chosen=chosen):
-            ids, since = batch.column("granule_id").to_numpy(), batch.column("valid_from").to_numpy()
-            pieces.append(
-                batch.filter(pa.array((ids >= first) & (ids < stop) & (self.release is None or since <= self.release)))
-            )
+            ids, since = numbers(batch.column("granule_id")), numbers(batch.column("valid_from"))
+            pieces.append(batch.filter(column((ids >= first) & (ids < stop) & (self.release is None or since <= self.release))))
         table = pa.Table.from_batches(pieces, pa.schema([GRANULES.field(n) for n in names]))
-        at = newest(table.column("granule_id").to_numpy(), table.column("attempt_id").to_numpy())
-        table = table.take(pa.array(at)).combine_chunks()
+        at = newest(numbers(table.column("granule_id")), numbers(table.column("attempt_id")))
+        table = table.take(column(at)).combine_chunks()
         with self._lock:
             self._blocks[number] = table
             while len(self._blocks) > _BLOCKS:
@@ -174,7 +173,7 @@ class GranuleIndex:
 
 def _is_scanned(status: pa.DictionaryArray) -> pa.Array:
     scanned = np.array([v == "scanned" for v in status.dictionary.to_pylist()], np.bool_)
-    return pa.array(scanned[status.indices.to_numpy()])
+    return column(scanned[numbers(status.indices)])
 
 
 def _superseded(
@@ -189,4 +188,4 @@ def _superseded(
         later = order[place[row] + 1 :]
         later = later[: np.searchsorted(granule[later], granule[row], side="right")]
         ends[k] = since[later].min() if len(later) else 0
-    return pa.array(ends, mask=ends == 0)
+    return column(ends, ends == 0)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
-import pyarrow as pa
 
 from drystone.errors import TableError
 from drystone.model.release import Release
 from drystone.model.task import Receipt
 from drystone.storage.store import Store
+from drystone.table.arrow import table
 from drystone.table.commit import put_part
 from drystone.table.log import DeltaLog
 from drystone.table.schema import RECEIPTS, RELEASES
@@ -46,7 +46,8 @@ def commit_release(store: Store, log: DeltaLog, release: Release) -> None:
             release=release.release_id,
             last=last,
         )
-    rows = pa.table([[release.release_id], [release.created_ns], [release.to_json()]], schema=RELEASES)
+    record = {"release_id": [release.release_id], "created_ns": [release.created_ns], "record": [release.to_json()]}
+    rows = table(record, RELEASES)
     log.commit([put_part(store, log.folder, "releases", [rows])], transactions={"releases": release.release_id})
 
 
@@ -57,14 +58,14 @@ def commit_receipts(store: Store, log: DeltaLog, receipts: Sequence[Receipt], ru
     if known is not None and known >= sequence:
         return False
     ordered = sorted(receipts, key=lambda r: (r.fingerprint, r.task_id))
-    rows = pa.table(
-        [
-            [r.task_id for r in ordered],
-            [r.fingerprint for r in ordered],
-            [r.array for r in ordered],
-            [r.to_json() for r in ordered],
-        ],
-        schema=RECEIPTS,
+    rows = table(
+        {
+            "task_id": [r.task_id for r in ordered],
+            "fingerprint": [r.fingerprint for r in ordered],
+            "array": [r.array for r in ordered],
+            "record": [r.to_json() for r in ordered],
+        },
+        RECEIPTS,
     )
     log.commit([put_part(store, log.folder, "receipts", [rows])], transactions={run_id: sequence})
     return True

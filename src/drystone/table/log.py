@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from drystone.errors import StorageError, TableError
 from drystone.storage.remote import RemoteStore
 from drystone.storage.store import Store
+from drystone.table.arrow import column, numbers
 from drystone.table.parts import NewPart
 from drystone.table.schema import SCHEMAS
 
@@ -74,14 +75,14 @@ class LiveParts:
     def __len__(self) -> int:
         return len(self.names)
 
-    def holding(self, column: str, value: int) -> NDArray[np.bool_]:
+    def holding(self, name: str, value: int) -> NDArray[np.bool_]:
         """Which parts may hold a value."""
-        return (self.low[column] <= value) & (self.high[column] >= value)
+        return (self.low[name] <= value) & (self.high[name] >= value)
 
-    def holding_any(self, column: str, values: NDArray[np.int32]) -> NDArray[np.bool_]:
+    def holding_any(self, name: str, values: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Which parts may hold one of some sorted values."""
-        first = np.searchsorted(values, self.low[column], side="left")
-        last = np.searchsorted(values, self.high[column], side="right")
+        first = np.searchsorted(values, self.low[name], side="left")
+        last = np.searchsorted(values, self.high[name], side="right")
         return last > first
 
 
@@ -91,7 +92,7 @@ def _live_parts(table: pa.Table) -> LiveParts:
     by = "min.granule_id" if "min.granule_id" in columns else "modification_time"
     granule = table.column(by).to_pylist()
     order = sorted(range(len(names)), key=lambda i: (-1 if granule[i] is None else granule[i], names[i]))
-    table = table.take(pa.array(order, pa.int64()))
+    table = table.take(column(np.array(order, np.int64)))
     low: dict[str, NDArray[np.int64]] = {}
     high: dict[str, NDArray[np.int64]] = {}
     text_low: dict[str, tuple[str | None, ...]] = {}
@@ -102,15 +103,15 @@ def _live_parts(table: pa.Table) -> LiveParts:
             continue
         if pa.types.is_integer(field.type):
             widest = np.iinfo(np.int64).min if side == "min" else np.iinfo(np.int64).max
-            values = table.column(field.name).cast(pa.int64()).fill_null(int(widest)).to_numpy()
+            values = numbers(table.column(field.name).cast(pa.int64()), null=int(widest))
             (low if side == "min" else high)[name] = values
         else:
             (text_low if side == "min" else text_high)[name] = tuple(table.column(field.name).to_pylist())
     return LiveParts(
         tuple(table.column("path").to_pylist()),
-        table.column("size_bytes").to_numpy(),
-        table.column("num_records").to_numpy(),
-        table.column("modification_time").to_numpy(),
+        numbers(table.column("size_bytes")),
+        numbers(table.column("num_records"), null=0),
+        numbers(table.column("modification_time")),
         low,
         high,
         text_low,
@@ -229,7 +230,8 @@ class DeltaLog:
                     none = dict.fromkeys(ids, empty)
                     self._live = LiveParts((), empty, empty, empty, none, none, {}, {})
                 else:
-                    self._live = _live_parts(pa.table(table.get_add_actions(flatten=True)))
+                    actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True))
+                    self._live = _live_parts(actions.read_all())
             return self._live
 
     def refresh(self) -> None:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from drystone.errors import TableError
 from drystone.model.chunk_rows import RowBatch, State
 from drystone.storage.store import Store
+from drystone.table.arrow import numbers
 from drystone.table.log import DeltaLog
 from drystone.table.parts import ROW_GROUP
 from drystone.table.stream import merged
@@ -52,16 +53,16 @@ def expected_rows(store: Store, arrays: DeltaLog, path: str, valid: Validity) ->
     columns = ("path", "structure", "n_rows")
     for batch in merged(store, arrays, number, valid, columns, dictionaries=("path", "structure")):
         known = batch.column("path")
-        for i in np.unique(known.indices.to_numpy()):
+        for i in np.unique(numbers(known.indices)):
             refuse_collision(number, known.dictionary[int(i)].as_py(), path)
         structure = batch.column("structure")
-        used = structure.indices.to_numpy()
+        used = numbers(structure.indices)
         rank = np.zeros(len(structure.dictionary), np.int8)
         for i in np.unique(used):
             rank[i] = len(json.loads(structure.dictionary[int(i)].as_py())["dims"])
-        ids.append(batch.column("granule_id").to_numpy())
-        attempts.append(batch.column("attempt_id").to_numpy())
-        counts.append(batch.column("n_rows").to_numpy())
+        ids.append(numbers(batch.column("granule_id")))
+        attempts.append(numbers(batch.column("attempt_id")))
+        counts.append(numbers(batch.column("n_rows")))
         ranks.append(rank[used])
     return Expected(Validity(np.concatenate(ids), np.concatenate(attempts)), np.concatenate(counts), np.concatenate(ranks))
 
@@ -83,7 +84,7 @@ def array_rows(store: Store, references: DeltaLog, side: DeltaLog, path: str, ex
     if len(valid):
         columns = (*(f"dim_{i}" for i in range(int(ranks.max()))), "offset", "length", "state")
         for batch in _gathered(merged(store, references, number, valid, columns)):
-            count.add(batch.column("granule_id").to_numpy())
+            count.add(numbers(batch.column("granule_id")))
             for piece in _of_one_rank(batch, valid, ranks):
                 yield from join.batches(*piece)
     count.finish()
@@ -147,7 +148,7 @@ class _Count:
 
 def _of_one_rank(batch: pa.RecordBatch, valid: Validity, ranks: NDArray[np.int8]) -> Iterator[tuple[pa.RecordBatch, int]]:
     """Split a batch where the rank changes, which only incoherent granules make it do."""
-    granule = batch.column("granule_id").to_numpy()
+    granule = numbers(batch.column("granule_id"))
     rank = ranks[np.searchsorted(valid.ids, granule)]
     edges = [0, *(np.flatnonzero(rank[1:] != rank[:-1]) + 1).tolist(), len(rank)]
     for start, stop in itertools.pairwise(edges):
@@ -172,7 +173,7 @@ class _SideJoin:
 
     def batches(self, batch: pa.RecordBatch, rank: int) -> Iterator[RowBatch]:
         while batch.num_rows:
-            granule = batch.column("granule_id").to_numpy()
+            granule = numbers(batch.column("granule_id"))
             bound = self._pull(int(granule[-1]))
             n = int(np.searchsorted(granule, bound, side="right"))
             if n == 0:  # the side rows before the bound belong to granules that have passed
@@ -214,13 +215,13 @@ class _SideJoin:
         return last
 
     def _batch(self, batch: pa.RecordBatch, rank: int, *, whole: bool) -> RowBatch:
-        granule = batch.column("granule_id").to_numpy()
+        granule = numbers(batch.column("granule_id"))
         coords = np.empty((rank, batch.num_rows), np.int32)
         for axis in range(rank):
-            coords[axis] = batch.column(f"dim_{axis}").to_numpy()
+            coords[axis] = numbers(batch.column(f"dim_{axis}"))
         self._check_order(granule, coords)
-        length = batch.column("length").to_numpy().astype(np.int64)
-        state = batch.column("state").to_numpy()
+        length = numbers(batch.column("length")).astype(np.int64)
+        state = numbers(batch.column("state"))
         inline: dict[int, bytes] = {}
         masks: dict[int, int] = {}
         rows = self._take(int(granule[-1]))
@@ -250,7 +251,7 @@ class _SideJoin:
                 granule=int(granule[lacking[0]]),
                 path=self._path,
             )
-        return RowBatch(granule, coords, batch.column("offset").to_numpy(), length, state, inline, masks)
+        return RowBatch(granule, coords, numbers(batch.column("offset")), length, state, inline, masks)
 
     def _check_order(self, granule: NDArray[np.int32], coords: NDArray[np.int32]) -> None:
         keys = np.vstack([granule[None], coords])
@@ -271,7 +272,7 @@ class _SideJoin:
         out = []
         while self._held:
             batch = self._held[0]
-            n = int(np.searchsorted(batch.column("granule_id").to_numpy(), last, side="right"))
+            n = int(np.searchsorted(numbers(batch.column("granule_id")), last, side="right"))
             if n:
                 out.append(batch.slice(0, n))
             if n < batch.num_rows:
@@ -284,9 +285,9 @@ class _SideJoin:
         self, granule: NDArray[np.int32], coords: NDArray[np.int32], rows: pa.RecordBatch, rank: int, *, whole: bool
     ) -> NDArray[np.int64]:
         """Row number of each side row; -1 for rows of the last granule that belong to the next batch, which are put back."""
-        other = rows.column("granule_id").to_numpy()
+        other = numbers(rows.column("granule_id"))
         keys = [np.concatenate([granule, other])]
-        keys += [np.concatenate([coords[axis], rows.column(f"dim_{axis}").to_numpy()]) for axis in range(rank)]
+        keys += [np.concatenate([coords[axis], numbers(rows.column(f"dim_{axis}"))]) for axis in range(rank)]
         is_side = np.r_[np.zeros(len(granule), np.bool_), np.ones(len(other), np.bool_)]
         order = np.lexsort((is_side, *keys[::-1]))
         same = np.ones(len(order) - 1, np.bool_)

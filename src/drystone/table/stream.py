@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from drystone.errors import TableError
 from drystone.storage.store import Store
+from drystone.table.arrow import numbers
 from drystone.table.log import DeltaLog, LiveParts
 from drystone.table.parts import ROW_GROUP, open_part
 from drystone.table.schema import SCHEMAS
@@ -77,7 +78,7 @@ def merged(
         n = held.num_rows
         if heap:
             limit = heap[0][0]
-            granule = held.column("granule_id").to_numpy()
+            granule = numbers(held.column("granule_id"))
             n = int(np.searchsorted(granule, limit, side="left" if bound < limit else "right"))
         yield held.slice(0, n)
         rest = held.slice(n) if n < held.num_rows else None
@@ -121,12 +122,12 @@ def _run_of_array(query: _Query, live: LiveParts, i: int, array_id: int) -> Iter
         if not groups:
             return
         for batch in part.iter_batches(query.batch_rows, row_groups=groups, columns=list(query.columns), use_threads=False):
-            ids = batch.column("array_id").to_numpy()
+            ids = numbers(batch.column("array_id"))
             first, stop = np.searchsorted(ids, array_id, side="left"), np.searchsorted(ids, array_id, side="right")
             run = batch.slice(int(first), int(stop - first))
             if run.num_rows == 0:
                 continue
-            granule = run.column("granule_id").to_numpy()
+            granule = numbers(run.column("granule_id"))
             if granule[0] < last or np.any(granule[1:] < granule[:-1]):
                 raise TableError(
                     f"{query.store.url}/{key} is not sorted by granule id: it was not written by drystone; scan its granules "

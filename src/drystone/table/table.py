@@ -21,6 +21,7 @@ from drystone.model.array import GroupSpec
 from drystone.model.chunk_rows import RowBatch
 from drystone.model.granule import Granule, Listed
 from drystone.storage.store import Store
+from drystone.table.arrow import Values, column, numbers, table
 from drystone.table.commit import commit_batches, granules_batch
 from drystone.table.granule_rows import granule_rows
 from drystone.table.granules import GranuleIndex
@@ -233,18 +234,16 @@ class ReferenceTable(Records):
         """Record that granules no longer belong to the archive; releases before stay as they are."""
         attempt_id = self.next_attempt_id()
         rows = self.granules()
-        rows = rows.filter(pa.array(np.isin(rows.column("granule_id").to_numpy(), np.asarray(granule_ids, np.int32))))
+        rows = rows.filter(column(np.isin(numbers(rows.column("granule_id")), np.asarray(granule_ids, np.int32))))
         n = len(rows)
-        values: dict[str, list[object]] = {
+        values: dict[str, Values] = {
             "status": ["withdrawn"] * n,
             "reason": [reason] * n,
             "attempt_id": [attempt_id] * n,
             "n_rows": [0] * n,
             "digest": [""] * n,
         }
-        for name, column in values.items():
-            field = GRANULES.field(name)
-            rows = rows.set_column(GRANULES.get_field_index(name), field, pa.array(column, field.type))
+        rows = table({name: values.get(name, rows.column(name)) for name in GRANULES.names}, GRANULES)
         return n > 0 and self.commit([granules_batch(rows, attempt_id)], run_id=run_id, sequence=sequence)
 
     # ------------------------------------------------------------------ reading granules and arrays

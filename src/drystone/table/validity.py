@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from drystone.table.arrow import column, numbers
+
 __all__ = ["Validity"]
 
 
@@ -47,7 +49,7 @@ class Validity:
         """The valid rows of a batch; the batch itself, without a copy, where all are."""
         if batch.num_rows == 0:
             return batch
-        granule, attempt = batch.column("granule_id").to_numpy(), batch.column("attempt_id").to_numpy()
+        granule, attempt = numbers(batch.column("granule_id")), numbers(batch.column("attempt_id"))
         # rows come in runs of one granule and attempt, so the search is done once a run
         starts = np.flatnonzero(np.r_[True, (granule[1:] != granule[:-1]) | (attempt[1:] != attempt[:-1])])
         at, known = self.find(granule[starts])
@@ -58,4 +60,4 @@ class Validity:
         if not known.any():
             return batch.slice(0, 0)
         mask = np.repeat(known, np.diff(np.r_[starts, batch.num_rows]))
-        return batch.filter(pa.array(mask))
+        return batch.filter(column(mask))

@@ -26,6 +26,7 @@ from drystone.model import array as model_array
 from drystone.model.chunk_rows import ChunkRows, ScannedArray, ScanResult
 from drystone.model.granule import Listed
 from drystone.storage.store import Store
+from drystone.table.arrow import Values, column, table
 from drystone.table.granule_rows import encoded_rows, ipc_bytes, scanned_rows
 from drystone.table.parts import ROW_GROUP, NewPart, encode_part
 from drystone.table.schema import ARRAYS, MAX_RANK, REFERENCES, SIDE
@@ -93,7 +94,7 @@ def write_batch(store: Store, prefix: str, scans: Sequence[tuple[int, Listed, Sc
     structures: dict[int, tuple[str, str]] = {
         id(array): (array.spec.structure(), array.spec.attributes.to_json()) for _, _, array in entries
     }
-    for table, pieces in (
+    for name, pieces in (
         ("references", _reference_blocks(entries, attempt_id)),
         ("side", _side_rows(entries, attempt_id)),
         ("arrays", _array_rows(entries, structures, attempt_id)),
@@ -101,10 +102,10 @@ def write_batch(store: Store, prefix: str, scans: Sequence[tuple[int, Listed, Sc
         first = next(pieces, None)
         if first is None:
             continue
-        part = encode_part(table, _chain(first, pieces))
-        name = f"part-{uuid.uuid4().hex}.parquet"
-        store.put(f"{prefix}/{table}/{name}", memoryview(part.data))
-        written.append((table, NewPart(name, part.data.size, part.n_rows, part.stats)))
+        part = encode_part(name, _chain(first, pieces))
+        file = f"part-{uuid.uuid4().hex}.parquet"
+        store.put(f"{prefix}/{name}/{file}", memoryview(part.data))
+        written.append((name, NewPart(file, part.data.size, part.n_rows, part.stats)))
     return WrittenBatch(
         attempt_id,
         tuple(written),
@@ -195,8 +196,8 @@ def strictly_ascending(keys: NDArray[np.int32]) -> bool:
     if keys.shape[1] < 2:
         return True
     less = np.zeros(keys.shape[1] - 1, np.bool_)
-    for column in keys[::-1]:
-        less = (column[:-1] < column[1:]) | ((column[:-1] == column[1:]) & less)
+    for key in keys[::-1]:
+        less = (key[:-1] < key[1:]) | ((key[:-1] == key[1:]) & less)
     return bool(less.all())
 
 
@@ -227,7 +228,7 @@ def _reference_table(block: Sequence[tuple[int, int, ChunkRows]], attempt_id: in
     counts = np.array([len(r) for _, _, r in block])
     n = int(counts.sum())
     length = np.concatenate([r.length for _, _, r in block])
-    columns = [
+    columns: list[Values] = [
         np.repeat(np.array([a for a, _, _ in block], np.int32), counts),
         np.repeat(np.array([g for _, g, _ in block], np.int32), counts),
         np.full(n, attempt_id, np.int32),
@@ -236,7 +237,7 @@ def _reference_table(block: Sequence[tuple[int, int, ChunkRows]], attempt_id: in
         np.where(length > _LONG, -1, length).astype(np.int32),
         np.concatenate([r.state for _, _, r in block]),
     ]
-    return pa.table([pa.array(c) if isinstance(c, np.ndarray) else c for c in columns], schema=REFERENCES)
+    return table(dict(zip(REFERENCES.names, columns, strict=True)), REFERENCES)
 
 
 def _dim_columns(coords: Sequence[NDArray[np.int32]], counts: NDArray[np.intp]) -> list[pa.Array]:
@@ -249,12 +250,12 @@ def _dim_columns(coords: Sequence[NDArray[np.int32]], counts: NDArray[np.intp]) 
         if not used.any():
             out.append(pa.nulls(n, pa.int32()))
         elif used.all():
-            out.append(pa.array(np.concatenate([c[axis] for c in coords])))
+            out.append(column(np.concatenate([c[axis] for c in coords])))
         else:
             values = np.concatenate(
                 [c[axis] if u else np.zeros(k, np.int32) for c, u, k in zip(coords, used, counts, strict=True)]
             )
-            out.append(pa.array(values, mask=np.repeat(~used, counts)))
+            out.append(column(values, np.repeat(~used, counts)))
     return out
 
 
@@ -279,17 +280,17 @@ def _side_table(piece: Sequence[tuple[int, int, ScannedArray, list[int]]], attem
     counts = np.array([len(at) for _, _, _, at in piece])
     n = int(counts.sum())
     length = np.concatenate([a.rows.length[at] for _, _, a, at in piece])
-    columns = [
+    columns: list[Values] = [
         np.repeat(np.array([a for a, _, _, _ in piece], np.int32), counts),
         np.repeat(np.array([g for _, g, _, _ in piece], np.int32), counts),
         np.full(n, attempt_id, np.int32),
         *_dim_columns([a.rows.coords[:, at] for _, _, a, at in piece], counts),
-        pa.array([a.inline.get(r) for _, _, a, at in piece for r in at], pa.binary()),
-        pa.array([a.masks.get(r) for _, _, a, at in piece for r in at], pa.int64()),
-        pa.array(length, mask=length <= _LONG),
+        [a.inline.get(r) for _, _, a, at in piece for r in at],
+        [a.masks.get(r) for _, _, a, at in piece for r in at],
+        column(length, length <= _LONG),
         pa.nulls(n, pa.binary()),
     ]
-    return pa.table([pa.array(c) if isinstance(c, np.ndarray) else c for c in columns], schema=SIDE)
+    return table(dict(zip(SIDE.names, columns, strict=True)), SIDE)
 
 
 def _array_rows(entries: Sequence[_Entry], texts: dict[int, tuple[str, str]], attempt_id: int) -> Iterator[pa.Table]:
