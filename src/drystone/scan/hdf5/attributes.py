@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import h5py
 import numpy as np
@@ -23,7 +23,7 @@ from drystone.scan.hdf5.header_attributes import HeaderAttribute, header_attribu
 from drystone.scan.hdf5.heap import DESCRIPTOR, GlobalHeap
 from drystone.scan.hdf5.opening import NeedsLibrary, OpenFile
 
-__all__ = ["LIBRARY_ERRORS", "Bookkeeping", "ObjectAttributes", "collected", "finished", "flagged", "read_attributes"]
+__all__ = ["LIBRARY_ERRORS", "Bookkeeping", "ObjectAttributes", "PlainAttributes", "collected", "flagged", "read_attributes"]
 
 # what h5py raises when the library fails on one object; nothing else is taken for a fault of the file
 LIBRARY_ERRORS = (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError, MemoryError, NotImplementedError)
@@ -85,6 +85,53 @@ class ObjectAttributes:
     items: list[tuple[str, Attribute]] = field(default_factory=list)
     own: Bookkeeping = field(default_factory=Bookkeeping)
     warnings: list[Refusal] = field(default_factory=list)
+    _finished: dict[bool, Attributes] = field(default_factory=dict)
+
+    def finished(self, *, netcdf: bool) -> Attributes:
+        """The attributes of a file of a known kind.
+
+        netCDF stores every number as an array and cannot tell one from an array of length 1, so there it is one number; in
+        other HDF5 the writer's choice is kept but for CF's own single numbers.
+        """
+        known = self._finished.get(netcdf)
+        if known is None:
+            kept = [
+                (n, Attribute(a.dtype, None, a.data, a.text) if a.shape == (1,) and (netcdf or n in _SINGLE) else a)
+                for n, a in self.items
+            ]
+            known = self._finished[netcdf] = Attributes(tuple(kept))
+        return known
+
+
+class PlainAttributes:
+    """The attributes of one header, whichever file it is in: all but those that lie on a file's heap are shared.
+
+    ``found`` are those of the header, in order.
+    """
+
+    __slots__ = ("_found", "_scales", "_shared")
+
+    def __init__(self, found: Sequence[HeaderAttribute]) -> None:
+        self._found = found
+        self._scales = [a for a in found if a.name == b"DIMENSION_LIST" and a.on_heap == "scales"]
+        rest = [a for a in found if a not in self._scales]
+        # those that only the library reads are set apart unread, or make this not plain when a file is scanned
+        plain = len(self._scales) < 2 and all(not a.on_heap and (a.value or a.name == b"REFERENCE_LIST") for a in rest)
+        self._shared = collected(rest, "", None) if plain and len(found) <= MAX_ATTRIBUTES else None
+
+    def collected(self, path: str, heap: GlobalHeap) -> ObjectAttributes:
+        """The same as :func:`collected`, not to be changed."""
+        shared = self._shared
+        if shared is None or shared.warnings:
+            return collected(self._found, path, heap)
+        if not self._scales:
+            return shared
+        try:
+            scales = scale_addresses(self._scales[0], heap)
+        except UnsupportedType:
+            return collected(self._found, path, heap)
+        own = replace(shared.own, has_dimension_list=True, scales=scales)
+        return ObjectAttributes(shared.items, own, [], shared._finished)
 
 
 def read_attributes(
@@ -99,7 +146,7 @@ def read_attributes(
 
 
 def collected(
-    found: Sequence[HeaderAttribute], path: str, heap: GlobalHeap, oid: object = None, warnings: Sequence[Refusal] = ()
+    found: Sequence[HeaderAttribute], path: str, heap: GlobalHeap | None, oid: object = None, warnings: Sequence[Refusal] = ()
 ) -> ObjectAttributes:
     """The attributes of an object, with their values.
 
@@ -153,11 +200,11 @@ def _left_out(path: str, name: bytes, reason: str) -> Refusal:
     return Refusal(path, "attribute", f"attribute {_decode_name(name)!r} of {path} is left out: {reason}")
 
 
-def _value(oid: object, item: HeaderAttribute, heap: GlobalHeap) -> Attribute:
+def _value(oid: object, item: HeaderAttribute, heap: GlobalHeap | None) -> Attribute:
     """An attribute's value: as found in the header, from the heap, or through the library."""
     if item.value is not None:
         return item.value
-    if item.on_heap:
+    if item.on_heap and heap is not None:
         if len(item.data) > MAX_ATTRIBUTE_BYTES:
             raise UnsupportedType("attribute", f"it has {len(item.data)} bytes, more than the limit of {MAX_ATTRIBUTE_BYTES}")
         descriptors = np.frombuffer(item.data, DESCRIPTOR)
@@ -172,18 +219,6 @@ def _heap_texts(descriptors: NDArray[np.void], shape: tuple[int, ...], heap: Glo
     if total > MAX_ATTRIBUTE_BYTES:
         raise UnsupportedType("attribute", f"its text has {total} bytes, more than the limit of {MAX_ATTRIBUTE_BYTES}")
     return _text_attribute([v.split(b"\0", 1)[0] for v in heap.values(descriptors, 1)], shape)
-
-
-def finished(items: list[tuple[str, Attribute]], *, netcdf: bool) -> Attributes:
-    """The attributes of a file of a known kind.
-
-    netCDF stores every number as an array and cannot tell one from an array of length 1, so there it is one number; in
-    other HDF5 the writer's choice is kept but for CF's own single numbers.
-    """
-    kept = [
-        (n, Attribute(a.dtype, None, a.data, a.text) if a.shape == (1,) and (netcdf or n in _SINGLE) else a) for n, a in items
-    ]
-    return Attributes(tuple(kept))
 
 
 def flagged(attributes: Attributes, stored: StoredType) -> Attributes:
@@ -215,7 +250,7 @@ def _bytes_of(attribute: Attribute) -> bytes:
     return attribute.text[0].encode() if attribute.text else attribute.data
 
 
-def _set_apart(own: Bookkeeping, oid: object, item: HeaderAttribute, heap: GlobalHeap) -> bool:
+def _set_apart(own: Bookkeeping, oid: object, item: HeaderAttribute, heap: GlobalHeap | None) -> bool:
     """Take a bookkeeping attribute; False where it must be read as an ordinary one too."""
     raw = item.name
     if raw == b"NAME":
@@ -223,7 +258,7 @@ def _set_apart(own: Bookkeeping, oid: object, item: HeaderAttribute, heap: Globa
     own.netcdf = own.netcdf or raw not in (b"DIMENSION_LIST", b"REFERENCE_LIST")
     if raw == b"DIMENSION_LIST":
         own.has_dimension_list = True
-        if item.on_heap:
+        if item.on_heap and heap is not None:
             own.scales = []  # where the heap is damaged, the library must not be asked either
             own.scales = scale_addresses(item, heap)
     elif raw == b"_Netcdf4Dimid":

@@ -12,6 +12,7 @@ axis than its first (an extensible array, which is kept with that axis in front)
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -36,6 +37,7 @@ __all__ = [
 
 _FLUSH = 1 << 16
 _NODE_HEAD = 24
+_MOST_NODES, _MOST_LEVELS = 256, 4  # of a tree that is read strictly, node by node
 _TREE_K = 32  # half the entries of a node, unless the file says otherwise; a larger node goes to the library
 
 
@@ -197,8 +199,15 @@ def tree_columns(file: OpenFile, root: int, rank: int, limit: int) -> ChunkColum
         level -= 1
 
 
-def plain_columns(file: OpenFile, root: int | None, rank: int, limit: int) -> ChunkColumns:
-    """Read a version 1 B-tree of chunks, most often one node; ``root`` is None where nothing was ever written.
+def plain_columns(file: OpenFile, root: int | None, edges: tuple[int, ...], limit: int) -> ChunkColumns:
+    """Read a version 1 B-tree of few chunks as strictly as the library does.
+
+    Parameters
+    ----------
+    root
+        Address of the root node from byte 0 of the file; None where nothing was ever written.
+    edges
+        Of a chunk, and the bytes of an element.
 
     Raises
     ------
@@ -207,25 +216,44 @@ def plain_columns(file: OpenFile, root: int | None, rank: int, limit: int) -> Ch
     NeedsLibrary
         Anything in it is not as expected.
     """
+    rank = len(edges) - 1
     if root is None:
         none: NDArray[np.int64] = np.zeros(0, np.int64)
         return ChunkColumns(np.zeros((0, rank), np.int64), none, none, none)
-    if not 0 <= root < file.size:
-        raise NeedsLibrary
-    words = rank + 3
-    node = _NODE_HEAD + 8 * (2 * _TREE_K * words + words - 1)
-    data = file.bytes.read(root, node)
-    columns = None
-    if data[:6] == b"TREE\x01\x00" and len(data) == node:
-        used = data[6] | data[7] << 8
-        if used <= 2 * _TREE_K:
-            rows = np.frombuffer(data, "<u8", used * words, _NODE_HEAD).reshape(used, words)
-            columns = _columns(rows, file.superblock.base, rank, limit)
-    else:
-        columns = tree_columns(file, root, rank, limit)
+    level, rows = _checked_node(file, root, edges)
+    nodes = 1
+    while level:
+        level -= 1
+        addresses = (rows[:, -1].astype(np.int64) + file.superblock.base).tolist()
+        nodes += len(addresses)
+        if nodes > _MOST_NODES:
+            raise NeedsLibrary
+        found = [_checked_node(file, a, edges) for a in addresses]
+        if any(below != level for below, _ in found):
+            raise NeedsLibrary
+        rows = np.concatenate([r for _, r in found])
+    columns = _columns(rows, file.superblock.base, rank, limit)
     if columns is None:
         raise NeedsLibrary
     return columns
+
+
+def _checked_node(file: OpenFile, address: int, edges: tuple[int, ...]) -> tuple[int, NDArray[np.uint64]]:
+    """Level and entries of one node, all of whose keys, the one past the last entry too, are chunks of the grid."""
+    words = len(edges) + 2
+    node = _NODE_HEAD + 8 * (2 * _TREE_K * words + words - 1)
+    data = file.bytes.read(address, node) if 0 <= address <= file.size - node else b""
+    used = data[6] | data[7] << 8 if data[:5] == b"TREE\x01" else 0
+    if len(data) != node or not 0 < used <= 2 * _TREE_K or data[5] > _MOST_LEVELS:
+        raise NeedsLibrary
+    rows = np.frombuffer(data, "<u8", used * words, _NODE_HEAD).reshape(used, words)
+    last = struct.unpack_from(f"<{len(edges)}Q", data, _NODE_HEAD + 8 * (used * words + 1))
+    keys = [last, rows[0, 1:-1].tolist()] if used == 1 else [last]
+    if any(n % edge for key in keys for n, edge in zip(key, edges, strict=True)):
+        raise NeedsLibrary
+    if used > 1 and (rows[:, 1:-1] % np.array(edges, np.uint64)).any():
+        raise NeedsLibrary
+    return data[5], rows
 
 
 def _nodes(

@@ -18,8 +18,9 @@ from functools import lru_cache
 from numcodecs.jenkins import jenkins_lookup3
 
 from drystone.codecs.chain import CodecChain
+from drystone.scan.hdf5.attributes import PlainAttributes
 from drystone.scan.hdf5.dtypes import StoredType
-from drystone.scan.hdf5.header_attributes import HeaderAttribute, attributes_of
+from drystone.scan.hdf5.header_attributes import attributes_of
 from drystone.scan.hdf5.object_header import (
     ATTRIBUTE,
     ATTRIBUTE_INFO,
@@ -63,7 +64,7 @@ class PlainGroup:
 
     form: Form
     links: tuple[Link, ...]
-    attributes: tuple[HeaderAttribute, ...]
+    attributes: PlainAttributes
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class PlainDataset:
     address: int | None
     size: int
     data: bytes
-    attributes: tuple[HeaderAttribute, ...]
+    attributes: PlainAttributes
 
     def place(self, file: OpenFile) -> int | None:
         """``address`` from byte 0 of the file."""
@@ -207,7 +208,9 @@ def _block(data: bytes) -> _Block:
     if end + 4 > len(data) or jenkins_lookup3(data[:end], 0) != int.from_bytes(data[end : end + 4], "little"):
         raise NeedsLibrary
     messages = split(data[start:end], modern=True, ordered=bool(flags & 4))
-    if any(m.flags & ~_FLAGS for m in messages):
+    gap = end - start - sum((6 if flags & 4 else 4) + len(m.body) for m in messages)
+    # the library takes a gap too short for a message only where there is no message that stands for nothing
+    if any(m.flags & ~_FLAGS for m in messages) or (gap and any(m.kind == _NIL for m in messages)):
         raise NeedsLibrary
     further = []
     for message in messages:
@@ -227,24 +230,22 @@ def _object(blocks: tuple[bytes, ...]) -> PlainGroup | PlainDataset:
     for message in messages:
         by_kind.setdefault(message.kind, []).append(message)
     attributes = attributes_of(messages)
-    if attributes is None or any(len(by_kind.get(k, ())) > 1 for k in (ATTRIBUTE_INFO, _MODIFIED, _GROUP_INFO)):
+    if attributes is None or any(len(by_kind.get(k, ())) > 1 for k in (_MODIFIED, _GROUP_INFO)):
         raise NeedsLibrary
     if by_kind.keys() <= _OF_DATASETS:
-        return _dataset(by_kind, blocks[0][5:6], tuple(attributes))
+        return _dataset(by_kind, blocks[0][5:6], PlainAttributes(attributes))
     if by_kind.keys() <= _OF_GROUPS:
-        return _group(by_kind, blocks[0][5:6], tuple(attributes))
+        return _group(by_kind, blocks[0][5:6], PlainAttributes(attributes))
     raise NeedsLibrary
 
 
 _cached_object = lru_cache(maxsize=1024)(_object)
 
 
-def _group(by_kind: dict[int, list[Message]], flags: bytes, attributes: tuple[HeaderAttribute, ...]) -> PlainGroup:
+def _group(by_kind: dict[int, list[Message]], flags: bytes, attributes: PlainAttributes) -> PlainGroup:
     info = _single(by_kind, _LINK_INFO)
-    tracked, indexed = info[1] & 1, info[1] & 2
-    at = 10 if tracked else 2
-    # no address of a heap or of an index: all links lie here
-    if info[0] != 0 or info[1] > 3 or info[at:] != b"\xff" * (24 if indexed else 16):
+    tracked = info[1] & 1
+    if not _lies_here(info, 8) or (tracked and info[9] & 0x80):
         raise NeedsLibrary
     found = [_link(m.body, bool(tracked)) for m in by_kind.get(_LINK, ())]
     found.sort(key=lambda item: item[0] if tracked else item[1])
@@ -252,7 +253,7 @@ def _group(by_kind: dict[int, list[Message]], flags: bytes, attributes: tuple[He
     if len(set(names)) != len(names):
         raise NeedsLibrary
     group_info = by_kind.get(_GROUP_INFO)
-    form = (b"group", flags, info[:2], group_info[0].body if group_info else b"")
+    form = (b"group", flags, info[:2], _attribute_flags(by_kind), group_info[0].body if group_info else b"")
     return PlainGroup(form, tuple(Link(name.decode(), address) for _, name, address in found), attributes)
 
 
@@ -282,6 +283,21 @@ def _link(body: bytes, tracked: bool) -> tuple[int, bytes, int]:
     return order, name, struct.unpack_from("<Q", body, at + length)[0]
 
 
+def _lies_here(info: bytes, n_order: int) -> bool:
+    """Whether a link or attribute info message gives no address of a heap or of an index: all of them lie in the header."""
+    at = 2 + n_order if info[1] & 1 else 2
+    return info[0] == 0 and info[1] <= 3 and info[at:] == b"\xff" * (24 if info[1] & 2 else 16)
+
+
+def _attribute_flags(by_kind: dict[int, list[Message]]) -> bytes:
+    if ATTRIBUTE_INFO not in by_kind:
+        return b""
+    info = _single(by_kind, ATTRIBUTE_INFO)
+    if not _lies_here(info, 2):
+        raise NeedsLibrary
+    return info[:2]
+
+
 def _single(by_kind: dict[int, list[Message]], kind: int) -> bytes:
     found: Sequence[Message] = by_kind.get(kind, ())
     if len(found) != 1:
@@ -289,10 +305,11 @@ def _single(by_kind: dict[int, list[Message]], kind: int) -> bytes:
     return found[0].body
 
 
-def _dataset(by_kind: dict[int, list[Message]], flags: bytes, attributes: tuple[HeaderAttribute, ...]) -> PlainDataset:
+def _dataset(by_kind: dict[int, list[Message]], flags: bytes, attributes: PlainAttributes) -> PlainDataset:
     space, layout = _single(by_kind, _SPACE), _single(by_kind, LAYOUT)
     shape, unlimited, rest = _extent(space)
     others = [_single(by_kind, k) if k in by_kind else b"" for k in (_OLD_FILL, _FILTERS)]
+    others.append(_attribute_flags(by_kind))
     address: int | None = None
     size, data = 0, b""
     if layout[:2] == b"\x03\x02":

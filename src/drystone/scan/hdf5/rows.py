@@ -83,6 +83,10 @@ def rows_of(
     UnsupportedType
         ``chunk-index``: the index contradicts itself; the array is refused, not the file.
     """
+    if len(columns.offset) == 1 and state is State.REFERENCED:
+        only = _only(columns, grid, file_size, n_filters)
+        if only is not None:
+            return only
     shape = grid.grid_shape
     if any(n > _MAX_COORD for n in shape):
         raise UnsupportedType("chunk-index", f"its chunk grid {shape} has more than 2^31 chunks along an axis")
@@ -102,6 +106,17 @@ def rows_of(
     if total <= min(DENSE_RATIO * len(offset) + DENSE_ROWS, limit):
         return _dense(coords, offset, length, mask, shape, total, state, outside)
     return _sparse(coords, offset, length, mask, state, outside)
+
+
+def _only(columns: ChunkColumns, grid: Grid, file_size: int, n_filters: int) -> RowSet | None:
+    """The row of an array of one chunk, as most arrays of small files are; None where anything about it is not usual."""
+    offset, length = int(columns.offset[0]), int(columns.length[0])
+    if any(n > c for n, c in zip(grid.shape, grid.chunk_shape, strict=True)) or columns.start.any() or columns.mask.any():
+        return None
+    if offset < 0 or not 0 < length <= file_size - offset or (n_filters == 0 and length != grid.chunk_nbytes):
+        return None
+    rows = ChunkRows(np.zeros((len(grid.shape), 1), np.int32), columns.offset, columns.length, np.zeros(1, np.int8))
+    return RowSet(rows, {}, sparse=False, outside=0)
 
 
 def _check_ranges(columns: ChunkColumns, grid: Grid, file_size: int, address: str) -> None:

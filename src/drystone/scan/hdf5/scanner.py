@@ -17,7 +17,7 @@ from drystone.model.attributes import Attributes
 from drystone.model.chunk_rows import Refusal, ScannedArray, ScanResult
 from drystone.protocols import ScanOptions, Source
 from drystone.scan.hdf5.arrays import build_array
-from drystone.scan.hdf5.attributes import LIBRARY_ERRORS, finished, flagged, read_attributes
+from drystone.scan.hdf5.attributes import LIBRARY_ERRORS, flagged, read_attributes
 from drystone.scan.hdf5.companions import Companions
 from drystone.scan.hdf5.coordinates import coordinate_of
 from drystone.scan.hdf5.describe import Description, describe, extent_of
@@ -98,7 +98,7 @@ class Scan:
     def result(self) -> ScanResult:
         """What was found."""
         groups = tuple(
-            GroupSpec(g.path, finished(g.attributes.items, netcdf=self.netcdf), self.names.dimensions(g.path))
+            GroupSpec(g.path, g.attributes.finished(netcdf=self.netcdf), self.names.dimensions(g.path))
             for g in self.walked.groups
         )
         return ScanResult(
@@ -134,7 +134,7 @@ class Scan:
             axes = self.names.axes(found, extents[found.path], description.stored.inner)
             path = f"{found.group.rstrip('/')}/{local_name(found.path)}"
             path = found.path if path in taken else path
-            attributes = flagged(finished(found.attributes.items, netcdf=self.netcdf), description.stored)
+            attributes = flagged(found.attributes.finished(netcdf=self.netcdf), description.stored)
             members.append(_Member(path, found, description, axes, attributes))
         return members, refused
 
@@ -190,7 +190,7 @@ class Scan:
                     found,
                     description,
                     self.names.linked_axes(found, extent, description.stored.inner),
-                    flagged(finished(attributes.items, netcdf=self.netcdf or attributes.own.netcdf), description.stored),
+                    flagged(attributes.finished(netcdf=self.netcdf or attributes.own.netcdf), description.stored),
                     file,
                     heap,
                     other,

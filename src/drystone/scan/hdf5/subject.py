@@ -188,7 +188,8 @@ def stored_columns(subject: Subject, limit: int) -> ChunkColumns:
     assert chunk_shape is not None
     shape, rank = d.extent.shape, len(chunk_shape)
     if subject.found.plain is not None:
-        return _with_inner(plain_columns(file, subject.found.plain.place(file), rank, limit), len(d.stored.inner))
+        edges = (*chunk_shape, d.stored.element_size)
+        return _with_inner(plain_columns(file, subject.found.plain.place(file), edges, limit), len(d.stored.inner))
     n_chunks = math.prod(-(-n // c) for n, c in zip(shape, chunk_shape, strict=True))
     partial = d.n_filters > 0 and any(n % c for n, c in zip(shape, chunk_shape, strict=True))
     growing = _growing(d)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from drystone.errors import ScanError
 from drystone.model.chunk_rows import ScannedArray, ScanResult
 from drystone.protocols import ScanOptions, Source
-from drystone.scan.hdf5.attributes import LIBRARY_ERRORS, collected
+from drystone.scan.hdf5.attributes import LIBRARY_ERRORS
 from drystone.scan.hdf5.describe import Description
 from drystone.scan.hdf5.dtypes import UnsupportedType
 from drystone.scan.hdf5.heap import GlobalHeap
@@ -57,9 +57,9 @@ class PlainFile:
             An attribute is in a form that only the library reads.
         """
         return Walk(
-            [FoundGroup(path, collected(g.attributes, path, heap)) for path, g in self.groups],
+            [FoundGroup(path, g.attributes.collected(path, heap)) for path, g in self.groups],
             [
-                FoundDataset(path, group, None, header, collected(d.attributes, path, heap), d, told[d.form])
+                FoundDataset(path, group, None, header, d.attributes.collected(path, heap), d, told[d.form])
                 for path, group, header, d in self.datasets
             ],
         )
