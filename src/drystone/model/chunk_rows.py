@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -171,7 +171,7 @@ class ScanResult:
         """Chunk rows in all."""
         return sum(len(a.rows) for a in self.arrays)
 
-    def digest(self, texts: Mapping[int, tuple[str, str]] | None = None) -> str:
+    def digest(self, texts: Mapping[int, tuple[str, str]] | None = None, groups: Sequence[str] | None = None) -> str:
         """Hex digest of everything a reader of the table would see, granule and attempt ids left out.
 
         Parameters
@@ -179,10 +179,12 @@ class ScanResult:
         texts
             ``id`` of each array to its structure and attributes as JSON, where these were made already: making them takes
             most of a small granule's time.
+        groups
+            The groups as JSON, where these were made already.
         """
         h = hashlib.blake2b(digest_size=16)
-        for group in self.groups:
-            h.update(group.to_json().encode())
+        for group in groups if groups is not None else [g.to_json() for g in self.groups]:
+            h.update(group.encode())
         for array in sorted(self.arrays, key=lambda a: a.spec.path):
             known = None if texts is None else texts[id(array)]
             structure, attributes = known or (array.spec.structure(), array.spec.attributes.to_json())

@@ -64,14 +64,16 @@ def scanned_rows(
 ) -> pa.Table:
     """Granules rows of some scans, without their release; ``texts`` as in :meth:`ScanResult.digest`."""
     found = [scan for _, _, scan in scans]
+    groups = [tuple(g.to_json() for g in s.groups) for s in found]
+    lists = {g: json.dumps(g) for g in set(groups)}
     return granule_rows(
         [(g, x) for g, x, _ in scans],
         attempt_id,
         "scanned",
         format=[s.format for s in found],
         n_rows=[s.n_rows for s in found],
-        digest=[s.digest(texts) for s in found],
-        groups=[json.dumps([g.to_json() for g in s.groups]) for s in found],
+        digest=[s.digest(texts, g) for s, g in zip(found, groups, strict=True)],
+        groups=[lists[g] for g in groups],
         refusals=[_refusals(s.refusals) for s in found],
         warnings=[_refusals(s.warnings) for s in found],
         companions=[json.dumps([c.to_json() for c in s.companions]) for s in found],

@@ -36,6 +36,7 @@ __all__ = ["WrittenBatch", "array_id", "coordinate_from_bytes", "refuse_collisio
 _BLOCK = 1 * ROW_GROUP
 _SIDE_BYTES = 64 << 20
 _LONG = np.iinfo(np.int32).max
+_TOGETHER = 16
 
 array_id = functools.lru_cache(maxsize=65_536)(model_array.array_id)
 
@@ -91,9 +92,7 @@ def write_batch(store: Store, prefix: str, scans: Sequence[tuple[int, Listed, Sc
     """
     entries, paths = _entries(scans)
     written: list[tuple[str, NewPart]] = []
-    structures: dict[int, tuple[str, str]] = {
-        id(array): (array.spec.structure(), array.spec.attributes.to_json()) for _, _, array in entries
-    }
+    structures = _structures(entries)
     for name, pieces in (
         ("references", _reference_blocks(entries, attempt_id)),
         ("side", _side_rows(entries, attempt_id)),
@@ -114,6 +113,18 @@ def write_batch(store: Store, prefix: str, scans: Sequence[tuple[int, Listed, Sc
         len(scans),
         sum(len(array.rows) for _, _, array in entries),
     )
+
+
+def _structures(entries: Sequence[_Entry]) -> dict[int, tuple[str, str]]:
+    """Structure and attributes of each array as JSON, by ``id``; made once for those that are equal, as most are."""
+    known: dict[model_array.ArraySpec, tuple[str, str]] = {}
+    out: dict[int, tuple[str, str]] = {}
+    for _, _, array in entries:
+        text = known.get(array.spec)
+        if text is None:
+            text = known[array.spec] = (array.spec.structure(), array.spec.attributes.to_json())
+        out[id(array)] = text
+    return out
 
 
 def _chain(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.Table]:
@@ -243,30 +254,26 @@ def _reference_table(block: Sequence[tuple[int, int, ChunkRows]], attempt_id: in
 def _dim_columns(coords: Sequence[NDArray[np.int32]], counts: NDArray[np.intp]) -> list[pa.Array]:
     """The eight coordinate columns; null beyond each array's rank."""
     ranks = np.array([c.shape[0] for c in coords])
-    n = int(counts.sum())
-    out = []
-    for axis in range(MAX_RANK):
-        used = ranks > axis
-        if not used.any():
-            out.append(pa.nulls(n, pa.int32()))
-        elif used.all():
-            out.append(column(np.concatenate([c[axis] for c in coords])))
-        else:
-            values = np.concatenate(
-                [c[axis] if u else np.zeros(k, np.int32) for c, u, k in zip(coords, used, counts, strict=True)]
-            )
-            out.append(column(values, np.repeat(~used, counts)))
-    return out
+    n, most = int(counts.sum()), int(ranks.max())
+    values = np.zeros((most, n), np.int32)
+    start = 0
+    for c in coords:
+        values[: len(c), start : start + c.shape[1]] = c
+        start += c.shape[1]
+    rank = np.repeat(ranks, counts)
+    absent = [None if (ranks > axis).all() else rank <= axis for axis in range(most)]
+    return [
+        *(column(v, null) for v, null in zip(values, absent, strict=True)),
+        *(pa.nulls(n, pa.int32()) for _ in range(MAX_RANK - most)),
+    ]
 
 
 def _side_rows(entries: Sequence[_Entry], attempt_id: int) -> Iterator[pa.Table]:
     """Rows with inline bytes, a filter mask or a length past 2^31, in pieces of bounded size; none for most batches."""
     piece: list[tuple[int, int, ScannedArray, list[int]]] = []
     size = 0
-    for number, granule, array in entries:
-        long = np.flatnonzero(array.rows.length > _LONG).tolist() if len(array.rows) else []
-        if not (array.inline or array.masks or long):
-            continue
+    for number, granule, array in _with_side_rows(entries):
+        long = np.flatnonzero(array.rows.length > _LONG).tolist()
         piece.append((number, granule, array, sorted({*array.inline, *array.masks, *long})))
         size += sum(map(len, array.inline.values()))
         if size > _SIDE_BYTES:
@@ -274,6 +281,16 @@ def _side_rows(entries: Sequence[_Entry], attempt_id: int) -> Iterator[pa.Table]
             piece, size = [], 0
     if piece:
         yield _side_table(piece, attempt_id)
+
+
+def _with_side_rows(entries: Sequence[_Entry]) -> Iterator[_Entry]:
+    """Arrays that have any; looked through some at a time, since a call for each of many small ones would cost more."""
+    for some in itertools.batched(entries, _TOGETHER):
+        all_short = np.concatenate([array.rows.length for _, _, array in some]).max(initial=0) <= _LONG
+        for entry in some:
+            array = entry[2]
+            if array.inline or array.masks or not (all_short or array.rows.length.max(initial=0) <= _LONG):
+                yield entry
 
 
 def _side_table(piece: Sequence[tuple[int, int, ScannedArray, list[int]]], attempt_id: int) -> pa.Table:
@@ -318,7 +335,8 @@ def _coordinate_bytes(values: NDArray[np.generic] | None) -> bytes | None:
         return None
     if values.dtype.kind in "TUO":
         return json.dumps([str(v) for v in values.reshape(-1).tolist()]).encode()
-    return np.ascontiguousarray(values, values.dtype.newbyteorder("=")).tobytes()
+    native = values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
+    return native.tobytes()
 
 
 def coordinate_from_bytes(data: bytes, spec: model_array.ArraySpec) -> NDArray[np.generic]:
