@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 
 from drystone.errors import PlanError
 
-__all__ = ["Values", "column", "dictionary", "numbers", "table", "texts"]
+__all__ = ["DTYPES", "Values", "column", "dictionary", "numbers", "table", "texts"]
 
 type Values = NDArray[np.generic] | Sequence[object] | pa.Array | pa.ChunkedArray
 
-_DTYPES = {
+DTYPES = {  # of the types that numbers are stored in
     getattr(pa, name)(): np.dtype(name)
     for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
 }
-_TYPES = {dtype: kind for kind, dtype in _DTYPES.items()}
+_TYPES = {dtype: kind for kind, dtype in DTYPES.items()}
 _MOST_TEXT = np.iinfo(np.int32).max
 
 
@@ -77,7 +77,7 @@ def numbers(values: pa.Array | pa.ChunkedArray, null: int | None = None) -> np.n
     pieces = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
     if len(pieces) == 1:
         return _numbers(pieces[0], null)
-    dtype = np.dtype(np.bool_) if pa.types.is_boolean(values.type) else _DTYPES[values.type]
+    dtype = np.dtype(np.bool_) if pa.types.is_boolean(values.type) else DTYPES[values.type]
     return np.concatenate([np.zeros(0, dtype), *(_numbers(p, null) for p in pieces)])
 
 
@@ -87,7 +87,7 @@ def _numbers(values: pa.Array, null: int | None) -> np.ndarray:
     if pa.types.is_boolean(values.type):
         out: np.ndarray = _from_bits(data, start, n)
     else:
-        dtype = _DTYPES[values.type]
+        dtype = DTYPES[values.type]
         out = np.frombuffer(data, dtype, n, start * dtype.itemsize) if n else np.zeros(0, dtype)
     if values.null_count:
         if null is None:
@@ -157,9 +157,9 @@ def _of_type(values: Values, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
     if kind in (pa.string(), pa.binary()):
         return texts(list(values), kind)
     if isinstance(values, np.ndarray):
-        return column(values.astype(_DTYPES[kind], casting="same_kind", copy=False))
+        return column(values.astype(DTYPES[kind], casting="same_kind", copy=False))
     null = np.array([v is None for v in values], np.bool_)
-    full = np.array([0 if v is None else v for v in values], _DTYPES[kind])
+    full = np.array([0 if v is None else v for v in values], DTYPES[kind])
     return column(full, null if null.any() else None)
 
 
