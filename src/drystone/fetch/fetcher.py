@@ -2,8 +2,9 @@
 
 A read is worked out as columns (:mod:`~drystone.fetch.request`), joined to chunk rows batch by batch, cut into runs by
 bytes and carried out in threads (:mod:`~drystone.fetch.work`), bounded by the bytes in flight. What the table says is
-missing reads as the granule's own storage fill; a place along the combine axis that no granule holds reads as
-``_FillValue`` where the array has one. A chunk that must have a row and has none is an error, never a fill value.
+missing reads as the granule's own storage fill; a place that no granule holds reads as ``_FillValue`` where the array has
+one. Where granules pack, date or mark missing values each in their own way, decoded chunks are recoded. A chunk that must
+have a row and has none is an error, never a fill value.
 
 Granules are compared with their stamps before their bytes are read and again after the last was decoded, so a file that
 is replaced meanwhile ends in :class:`~drystone.errors.GranuleChanged`, not in a mixture.
@@ -19,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drystone.codecs.encode import encode_chunk
-from drystone.errors import TableError
+from drystone.errors import DecodeError, TableError
 from drystone.fetch.budget import Budget
-from drystone.fetch.request import Group, Request, make_request
+from drystone.fetch.group import Group
+from drystone.fetch.request import Request, make_request
 from drystone.fetch.source import GranuleSource
 from drystone.fetch.work import Call, Work, check_states, make_work, put
 from drystone.grid.selection import NormalAxis, Selection, Strided, normalise
-from drystone.model.array import ArraySpec
 from drystone.model.chunk_rows import State
 from drystone.model.granule import Granule
 from drystone.model.placement import CombinedArray
@@ -39,13 +40,6 @@ _LEAST_RUN = 512 << 10
 _MOST_RUN = 8 << 20
 # granules kept resolved: half a kilobyte each
 _MOST_SOURCES = 100_000
-
-
-def spec_fill(spec: ArraySpec) -> NDArray[np.generic]:
-    """0-d native array that an unwritten chunk of a granule reads as."""
-    if spec.fill is None or spec.dtype.kind == "T":
-        return np.zeros((), spec.native_dtype)
-    return np.frombuffer(spec.fill, spec.dtype, 1).astype(spec.native_dtype).reshape(())
 
 
 def gap_fill(array: CombinedArray) -> NDArray[np.generic]:
@@ -204,6 +198,8 @@ class Fetcher:
                 f"and {array.dtype}"
             )
         call = Call(array.path, out, self._source, self.check_stamps)
+        if request.holes:
+            out[...] = gap_fill(array)
         if request.groups:
             self._fetch(request, call)
             for group in request.groups:
@@ -219,18 +215,18 @@ class Fetcher:
     def _fetch(self, request: Request, call: Call) -> None:
         pending: set[Future[None]] = set()
         try:
-            for batch in self.rows.rows(request.array.path, request.granule_ids):
+            for batch in self.rows.rows(request.array.inner, request.granule_ids):
                 for group in request.groups:
                     found = group.match(batch)
+                    if not len(found.row):
+                        continue
                     check_states(group, batch, found, self._source)
                     missing = batch.state[found.row] == State.MISSING
                     if missing.any():
-                        fill = spec_fill(group.spec)
-                        for lead, *others in np.vstack([found.lead, found.others])[:, missing].T.tolist():
-                            put(call.out, group.place(lead, tuple(others)).out, fill)
+                        self._fill(group, np.vstack([found.lead, found.others])[:, missing].T, call)
                         found = found.take(np.flatnonzero(~missing))
                     if len(found.row):
-                        self._carry_out(make_work(group, batch, found), call, pending)
+                        self._carry_out(make_work(group, batch, found), call, pending, len(request.groups))
             _settle(pending, call)
             if self.check_stamps:
                 self._check_again(call)
@@ -239,12 +235,13 @@ class Fetcher:
             call.failed = True
             wait(pending)
 
-    def _carry_out(self, work: Work, call: Call, pending: set[Future[None]]) -> None:
+    def _carry_out(self, work: Work, call: Call, pending: set[Future[None]], groups: int) -> None:
         total = int(work.cost.sum())
         least = min(_LEAST_RUN, max(1, self.bytes_in_flight // self.threads))
         target = min(_MOST_RUN, max(least, total // (3 * self.threads)))
         remote = self._source(int(work.batch.granule_id[work.found.row[0]])).store.root is None
-        alone = self.threads == 1 or (total <= least and not remote)
+        # a small part of a mosaic is one of many
+        alone = self.threads == 1 or (total * groups <= least and not remote)
         for first, stop, cost in work.runs(target, by_granule=remote and not alone):
             self._budget.acquire(cost)
             if alone:
@@ -288,9 +285,7 @@ class Fetcher:
             return
         unseen = np.argwhere(~group.seen)
         if not group.spec.sparse:
-            lead, *others = unseen[0].tolist()
-            chunk = tuple(o // c for o, c in zip(group.origin(lead, tuple(others)), group.spec.chunk_shape, strict=True))
-            granule = self.granule(int(group.granule_id[lead]))
+            granule, chunk = self._chunk(group, unseen[0].tolist())
             raise TableError(
                 f"the table has no row for chunk {chunk} of {call.path} in {granule.address} ({len(unseen)} wanted chunks have "
                 "none), and this array has a row for every chunk; it was written in part or rows were lost; scan again",
@@ -298,9 +293,29 @@ class Fetcher:
                 granule=granule.address,
                 array=call.path,
             )
-        fill = spec_fill(group.spec)
-        for lead, *others in unseen.tolist():
+        self._fill(group, unseen, call)
+
+    def _fill(self, group: Group, places: NDArray[np.intp], call: Call) -> None:
+        """Chunks without bytes, int (n, 1 + other axes): the group's lead and tables."""
+        wanted = places.tolist()
+        try:
+            fill = group.fill()
+        except DecodeError as error:
+            granule, chunk = self._chunk(group, wanted[0])
+            raise DecodeError(
+                f"{granule.address}: chunk {chunk} of {group.path} was never written and reads as fill: {error.message}",
+                kind=error.kind,
+                **{**error.facts, "granule": granule.address, "array": call.path},
+            ) from error
+        for lead, *others in wanted:
             put(call.out, group.place(lead, tuple(others)).out, fill)
+
+    def _chunk(self, group: Group, place: list[int]) -> tuple[Granule, tuple[int, ...]]:
+        """The granule of a chunk, and its coordinates there."""
+        lead, *others = place
+        origin = group.inner(group.origin(lead, tuple(others)))
+        edges = group.inner(group.spec.chunk_shape)
+        return self.granule(int(group.granule_id[lead])), tuple(o // c for o, c in zip(origin, edges, strict=True))
 
 
 def _settle(pending: set[Future[None]], call: Call) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from drystone.errors import TableError
 from drystone.grid.dimension import RectilinearDimension
 from drystone.grid.operations import resolve_axis
 from drystone.grid.parts import AxisPart, elements
@@ -83,17 +84,25 @@ def bounds(axis: NormalAxis) -> tuple[int, int]:
     return min(ends), max(ends)
 
 
-def cut(placements: Placements, variants: tuple[ArraySpec, ...], axis: NormalAxis) -> Segments:
-    """The segments between a request's first and last element."""
+def cut(placements: Placements, variants: tuple[ArraySpec, ...], axis: NormalAxis, tile: int = 0) -> Segments:
+    """The segments of one tile between a request's first and last element."""
     assert placements.axis is not None
     low, high = bounds(axis)
-    rows = np.arange(len(placements))[placements.overlapping(low, high + 1)]
+    near = placements.within(tile, low, high + 1)
+    rows = np.arange(near.start, near.stop)
     rows = rows[placements.count[rows] > 0]
     edges = np.array([v.chunk_shape[placements.axis] for v in variants], np.int64)
     extents = np.array([v.shape[placements.axis] for v in variants], np.int64)
     padded = np.array([v.padded for v in variants], bool)
     variant = placements.variant[rows]
     dest, edge = placements.dest[rows], edges[variant]
+    ends = placements.src_offset[rows] + placements.count[rows]
+    if np.any(ends > extents[variant]) or np.any(placements.src_offset[rows] < 0):
+        raise TableError(
+            f"granules are placed with elements up to {int(ends.max())} along axis {placements.axis}, which not all of them "
+            "have; the plan does not fit the scans; combine again",
+            kind="plan-mismatch",
+        )
     # only what the request spans: one granule may have a million chunks
     skip = np.maximum(0, low - dest)
     start = placements.src_offset[rows] + skip

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drystone.fetch.request import Place
+from drystone.fetch.group import Place
 from drystone.grid.parts import AxisPart, elements, moved, span
 
 __all__ = ["Piece", "is_worth_cutting", "pieces"]

@@ -1,217 +1,56 @@
-"""One read, worked out: its groups of like granules, and the chunk rows that each of them needs.
+"""One read, worked out: its groups of like granules, tile by tile, and what no granule holds.
 
-Granules whose chunks decode alike (same dtype, codecs, fill and chunk shape) make one :class:`Group`. A group knows the
-touched chunks as a table an axis, and joins batches of rows to them by column, so that Python runs only for chunks that
-are fetched.
+Granules in one tile whose chunks decode alike (same dtype, codecs, fill and chunk shape) and become values of the whole
+alike make one :class:`~drystone.fetch.group.Group`. An array whose placements are whole off the combine axis has one tile,
+and what it lacks is places along that axis; of a tiled one the whole result is filled first where tiles leave gaps.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drystone.errors import TableError
-from drystone.fetch.lead import Lead, Segments, cut, resolve
+from drystone.fetch.group import AxisTable, Group, Part
+from drystone.fetch.lead import Lead, Segments, bounds, cut, resolve
+from drystone.fetch.tiles import AxisCut, covers, cut_axis
 from drystone.grid.dimension import RegularDimension
 from drystone.grid.operations import resolve_axis
-from drystone.grid.parts import AxisPart
 from drystone.grid.selection import NormalAxis
 from drystone.model.array import ArraySpec
-from drystone.model.chunk_rows import RowBatch
-from drystone.model.placement import CombinedArray
+from drystone.model.placement import CombinedArray, Tile
+from drystone.model.recode import Recode
 
-__all__ = ["Group", "Matches", "Place", "Request", "make_request"]
+__all__ = ["Request", "make_request"]
 
 type Int64 = NDArray[np.int64]
-
-_MOST_KEPT = 1 << 16
-
-
-class Part(NamedTuple):
-    """One axis of one chunk; named tuples, since one is made or read for every chunk.
-
-    ``local`` is what to read of it, ``out`` where that goes, ``encoded`` how many elements its bytes decode to; ``whole``
-    says that all of them are wanted, in order, ``sliced`` that both parts are slices.
-    """
-
-    local: AxisPart
-    out: AxisPart
-    encoded: int
-    whole: bool
-    sliced: bool
-
-    @classmethod
-    def of(cls, local: AxisPart, out: AxisPart, encoded: int) -> Part:
-        """Work the rest out."""
-        whole = isinstance(local, slice) and local.start == 0 and local.stop == encoded and local.step in (1, None)
-        return cls(local, out, encoded, whole, isinstance(local, slice) and isinstance(out, slice))
-
-
-class Place(NamedTuple):
-    """The parts of all axes of one chunk: see :class:`Part`."""
-
-    local: tuple[AxisPart, ...]
-    out: tuple[AxisPart, ...]
-    encoded_shape: tuple[int, ...]
-    whole: bool
-    sliced: bool
-
-
-@dataclass(frozen=True, slots=True)
-class AxisTable:
-    """The touched chunks of one axis that is not combined.
-
-    ``number[c]`` is the row of chunk ``c`` or -1; ``parts`` are what to read, where it goes, and the size that the chunk
-    decodes to along the axis.
-    """
-
-    number: NDArray[np.intp]
-    parts: list[Part]
-
-
-@dataclass(frozen=True, slots=True)
-class Matches:
-    """Rows of a batch that a request needs, each with its place in every table; columns of equal length.
-
-    Parameters
-    ----------
-    row
-        Row of the batch.
-    lead
-        Row of the group's lead.
-    others
-        intp (axes, n): row of each other axis' table.
-    """
-
-    row: NDArray[np.intp]
-    lead: NDArray[np.intp]
-    others: NDArray[np.intp]
-
-    def take(self, order: NDArray[np.intp]) -> Matches:
-        """Some, or in another order."""
-        return Matches(self.row[order], self.lead[order], self.others[:, order])
-
-
-@dataclass(slots=True)
-class Group:
-    """Granules that decode alike, and what is wanted of them.
-
-    Parameters
-    ----------
-    spec
-        The structure they share; its shape along the combine axis is one granule's and means nothing here.
-    granule_id
-        int32 (n,): of each touched segment.
-    chunk
-        int64 (n,): its chunk coordinate along the combine axis.
-    lead_parts
-        For each touched segment.
-    others
-        A table for each axis that is not combined.
-    seen
-        bool (segments, *chunks touched on the other axes): chunks that some row told of.
-    """
-
-    axis: int | None
-    spec: ArraySpec
-    granule_id: NDArray[np.int32]
-    chunk: Int64
-    lead_parts: list[Part]
-    others: list[AxisTable]
-    seen: NDArray[np.bool_] = field(init=False)
-    _keys: Int64 = field(init=False)
-    _order: NDArray[np.intp] = field(init=False)
-    _span: int = field(init=False)
-    _places: dict[tuple[int, ...], Place] = field(init=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.seen = np.zeros((len(self.granule_id), *(len(t.parts) for t in self.others)), bool)
-        self._span = int(self.chunk.max()) + 1 if len(self.chunk) else 1
-        keys = self.granule_id.astype(np.int64) * self._span + self.chunk
-        self._order = np.argsort(keys, kind="stable")
-        self._keys = keys[self._order]
-
-    def match(self, batch: RowBatch) -> Matches:
-        """The rows of a batch that are wanted, and for what; a chunk that is wanted twice comes twice."""
-        rows = np.arange(len(batch))
-        other_axes = [a for a in range(len(self.spec.shape)) if a != self.axis]
-        for a, table in zip(other_axes, self.others, strict=True):
-            at = batch.coords[a, rows]
-            inside = (at >= 0) & (at < len(table.number))
-            rows, at = rows[inside], at[inside]
-            rows = rows[table.number[at] >= 0]
-        lead = batch.coords[self.axis, rows].astype(np.int64) if self.axis is not None else np.zeros(len(rows), np.int64)
-        near = (lead >= 0) & (lead < self._span)
-        rows = rows[near]
-        key = batch.granule_id[rows].astype(np.int64) * self._span + lead[near]
-        left = np.searchsorted(self._keys, key, side="left")
-        count = np.searchsorted(self._keys, key, side="right") - left
-        times = np.repeat(np.arange(len(rows)), count)
-        place = left[times] + np.arange(len(times)) - np.repeat(np.cumsum(count) - count, count)
-        rows = rows[times]
-        others = np.empty((len(self.others), len(rows)), np.intp)
-        for i, (a, table) in enumerate(zip(other_axes, self.others, strict=True)):
-            others[i] = table.number[batch.coords[a, rows]]
-        found = Matches(rows, self._order[place], others)
-        self.seen[(found.lead, *others)] = True
-        return found
-
-    def place(self, lead: int, others: tuple[int, ...]) -> Place:
-        """Where one chunk goes."""
-        base = self._places.get(others)
-        if base is None:
-            parts = [t.parts[i] for t, i in zip(self.others, others, strict=True)]
-            base = Place(
-                tuple([p.local for p in parts]),
-                tuple([p.out for p in parts]),
-                tuple([p.encoded for p in parts]),
-                all(p.whole for p in parts),
-                all(p.sliced for p in parts),
-            )
-            if len(self._places) < _MOST_KEPT:
-                self._places[others] = base
-        a = self.axis
-        if a is None:
-            return base
-        part = self.lead_parts[lead]
-        local, out, shape, whole, sliced = base
-        return Place(
-            (*local[:a], part.local, *local[a:]),
-            (*out[:a], part.out, *out[a:]),
-            (*shape[:a], part.encoded, *shape[a:]),
-            whole and part.whole,
-            sliced and part.sliced,
-        )
-
-    def origin(self, lead: int, others: tuple[int, ...]) -> tuple[int, ...]:
-        """First element of a chunk within its granule."""
-        numbers = [int(np.flatnonzero(t.number == i)[0]) for t, i in zip(self.others, others, strict=True)]
-        if self.axis is not None:
-            numbers.insert(self.axis, int(self.chunk[lead]))
-        return tuple(n * c for n, c in zip(numbers, self.spec.chunk_shape, strict=True))
-
-    @property
-    def chunk_nbytes(self) -> int:
-        """Decoded size of a full chunk; text counts as 64 bytes an element."""
-        return math.prod(self.spec.chunk_shape) * (64 if self.spec.dtype.kind == "T" else self.spec.dtype.itemsize)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """Everything that one read needs to know.
 
-    ``kept_shape`` has a 1 where an integer drops the axis; ``gap`` are the places along ``axis`` that no granule holds.
+    Parameters
+    ----------
+    kept_shape, out_shape
+        Of the result, with and without the axes that integers drop.
+    groups
+        What is fetched.
+    gap
+        Places along the combine axis that no granule holds; of an array without tiles.
+    holes
+        Whether tiles leave elements that no granule holds, or may do so.
     """
 
     array: CombinedArray
     kept_shape: tuple[int, ...]
     out_shape: tuple[int, ...]
-    groups: list[Group]
-    gap: Int64
+    groups: list[Group] = field(default_factory=list)
+    gap: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    holes: bool = False
 
     @property
     def granule_ids(self) -> NDArray[np.int32]:
@@ -227,32 +66,90 @@ def make_request(array: CombinedArray, axes: tuple[NormalAxis, ...]) -> Request:
     ----------
     axes
         A normalised selection, one entry an axis.
+
+    Raises
+    ------
+    TableError
+        No granule holds the array, or placements do not fit it.
     """
+    if array.made:
+        raise TableError(
+            f"{array.path}: no granule holds this array: it was made from file names or a step, and its values are among the "
+            "coordinates of the whole; read them there",
+            kind="made-array",
+            path=array.path,
+        )
     kept = tuple(a.count for a in axes)
     out = tuple(a.count for a in axes if not a.dropped)
     if 0 in kept:
-        return Request(array, kept, out, [], np.zeros(0, np.int64))
+        return Request(array, kept, out)
+    if array.placements.is_tiled:
+        return _tiled(array, axes, kept, out)
+    segments, lead = _lead(array, axes, 0)
+    groups = _groups(array, segments, lead, [AxisCut(a, 0) for a in axes], None)
+    return Request(array, kept, out, groups, lead.gap, holes=array.placements.axis is None and not groups)
+
+
+def _tiled(array: CombinedArray, axes: tuple[NormalAxis, ...], kept: tuple[int, ...], out: tuple[int, ...]) -> Request:
+    placements = array.placements
+    groups: list[Group] = []
+    held: list[int] = []
+    touched: list[Tile] = []
+    edges = [bounds(a) for a in axes]
+    for number, tile in enumerate(placements.tiles):
+        _check_tile(array, tile)
+        if any(
+            a != placements.axis and (low >= stop or high < dest)
+            for a, ((low, high), dest, stop) in enumerate(zip(edges, tile.dest, tile.stop, strict=True))
+        ):
+            continue
+        cuts = [
+            AxisCut(axis, 0) if a == placements.axis else cut_axis(axis, *box)
+            for a, (axis, box) in enumerate(zip(axes, zip(tile.src_offset, tile.count, tile.dest, strict=True), strict=True))
+        ]
+        other = math.prod(c.axis.count for a, c in enumerate(cuts) if a != placements.axis)
+        segments, lead = _lead(array, axes, number)
+        if not other or not len(lead.segment):
+            continue
+        groups += _groups(array, segments, lead, cuts, tile)
+        held.append(other * (1 if placements.axis is None else kept[placements.axis] - len(lead.gap)))
+        touched.append(tile)
+    for group in groups:
+        group.apart = len(groups) > 1
+    return Request(array, kept, out, groups, holes=not covers(held, touched, math.prod(kept), placements.axis))
+
+
+def _lead(array: CombinedArray, axes: tuple[NormalAxis, ...], tile: int) -> tuple[Segments, Lead]:
+    """What one tile's granules hold of a request along the combine axis."""
     axis = array.placements.axis
-    if axis is None:
-        lead = Lead(np.zeros(1, np.intp), [(slice(0), slice(0))], np.zeros(0, np.int64))
-        zero = np.zeros(1, np.int64)
-        segments = Segments(np.zeros(1, np.intp), zero, zero, zero, zero, zero)
-    else:
-        segments = cut(array.placements, array.variants, axes[axis])
-        lead = resolve(segments, axes[axis])
+    if axis is not None:
+        segments = cut(array.placements, array.variants, axes[axis], tile)
+        return segments, resolve(segments, axes[axis])
+    # without one, a single granule stands for all
+    rows = array.placements.tile_rows(tile)
+    row = np.arange(rows.start, min(rows.stop, rows.start + 1))
+    zero = np.zeros(len(row), np.int64)
+    lead = Lead(np.arange(len(row)), [(slice(0), slice(0))] * len(row), np.zeros(0, np.int64))
+    return Segments(row, zero, zero, zero, zero, zero), lead
+
+
+def _groups(array: CombinedArray, segments: Segments, lead: Lead, cuts: list[AxisCut], tile: Tile | None) -> list[Group]:
+    """The groups of one tile."""
+    axis = array.placements.axis
     placement = segments.placement[lead.segment]
     variants = array.placements.variant[placement]
     by_structure: dict[tuple[object, ...], list[int]] = {}
     for v in np.unique(variants).tolist():
-        by_structure.setdefault(_decoding(array.variants[v], axis), []).append(v)
+        by_structure.setdefault((*_decoding(array.variants[v], axis), array.recode(v)), []).append(v)
     groups = []
     for members in by_structure.values():
         rows = np.arange(len(placement)) if len(by_structure) == 1 else np.flatnonzero(np.isin(variants, members))
-        spec = array.variants[members[0]]
-        _check(array, spec, axis)
+        spec, recode = array.variants[members[0]], array.recode(members[0])
+        _check(array, spec, recode, tile)
         groups.append(
             Group(
                 axis,
+                array.inner,
                 spec,
                 array.placements.granule_id[placement[rows]],
                 segments.chunk[lead.segment[rows]],
@@ -260,10 +157,12 @@ def make_request(array: CombinedArray, axes: tuple[NormalAxis, ...]) -> Request:
                     Part.of(*lead.parts[i], n)
                     for i, n in zip(rows.tolist(), segments.encoded[lead.segment[rows]].tolist(), strict=True)
                 ],
-                [_table(axes[a], spec, a) for a in range(len(axes)) if a != axis],
+                [_table(cuts[a], spec, a) for a in range(len(cuts)) if a != axis],
+                recode,
+                array.new_axes,
             )
         )
-    return Request(array, kept, out, groups, lead.gap)
+    return groups
 
 
 def _decoding(spec: ArraySpec, axis: int | None) -> tuple[object, ...]:
@@ -272,30 +171,41 @@ def _decoding(spec: ArraySpec, axis: int | None) -> tuple[object, ...]:
     return spec.dtype, spec.fill, spec.codecs, spec.chunk_shape, spec.sparse, spec.padded, shape
 
 
-def _table(axis: NormalAxis, spec: ArraySpec, a: int) -> AxisTable:
+def _table(cut: AxisCut, spec: ArraySpec, a: int) -> AxisTable:
     extent, edge = spec.shape[a], spec.chunk_shape[a]
     dimension = RegularDimension(extent, edge)
-    touched = resolve_axis(axis, dimension)
+    touched = resolve_axis(cut.axis, dimension)
     number = np.full(dimension.n_chunks, -1, np.intp)
     number[touched.chunk] = np.arange(len(touched))
     encoded = np.full(len(touched), edge) if spec.padded else dimension.data_sizes(touched.chunk)
-    return AxisTable(number, [Part.of(*p, n) for p, n in zip(touched.parts(), encoded.tolist(), strict=True)])
+    parts = [(local, cut.placed(out)) for local, out in touched.parts()]
+    return AxisTable(number, [Part.of(*p, n) for p, n in zip(parts, encoded.tolist(), strict=True)])
 
 
-def _check(array: CombinedArray, spec: ArraySpec, axis: int | None) -> None:
+def _mismatch(array: CombinedArray, what: str) -> TableError:
+    return TableError(
+        f"{array.path}: {what}; the plan does not fit the scans; combine again", kind="plan-mismatch", path=array.path
+    )
+
+
+def _check_tile(array: CombinedArray, tile: Tile) -> None:
+    for a, (n, dest, stop) in enumerate(zip(array.shape, tile.dest, tile.stop, strict=True)):
+        if a != array.placements.axis and not 0 <= dest <= stop <= n:
+            raise _mismatch(array, f"a tile takes {dest} to {stop} along axis {a} ({array.dims[a]}) of {n} elements")
+
+
+def _check(array: CombinedArray, spec: ArraySpec, recode: Recode | None, tile: Tile | None) -> None:
     """What the combine step promises; without it values could land in the wrong place."""
     for a, (n, m) in enumerate(zip(array.shape, spec.shape, strict=True)):
-        if a != axis and n != m:
-            raise TableError(
-                f"{array.path}: a granule has {m} elements along axis {a} ({array.dims[a]}) where the whole has {n}; the plan "
-                "does not fit the scans; combine again",
-                kind="plan-mismatch",
-                path=array.path,
+        if a == array.placements.axis:
+            continue
+        if tile is None and n != m:
+            raise _mismatch(array, f"a granule has {m} elements along axis {a} ({array.dims[a]}) where the whole has {n}")
+        if tile is not None and not 0 <= tile.src_offset[a] <= tile.src_offset[a] + tile.count[a] <= m:
+            first, stop = tile.src_offset[a], tile.src_offset[a] + tile.count[a]
+            raise _mismatch(
+                array, f"a granule has {m} elements along axis {a} ({array.dims[a]}) and {first} to {stop} are wanted of it"
             )
-    if spec.native_dtype != array.dtype:
-        raise TableError(
-            f"{array.path}: a granule stores {spec.dtype} where the whole has {array.dtype}; the plan does not fit the scans; "
-            "combine again",
-            kind="plan-mismatch",
-            path=array.path,
-        )
+    gives = spec.native_dtype if recode is None else recode.dtype
+    if gives != array.dtype:
+        raise _mismatch(array, f"a granule stores {spec.dtype}, which reads as {gives} where the whole has {array.dtype}")

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from drystone.codecs.decode import Decoder, decoder
 from drystone.errors import DecodeError, DrystoneError, TableError
+from drystone.fetch.group import Group, Matches, Place
 from drystone.fetch.plain import is_worth_cutting, pieces
-from drystone.fetch.request import Group, Matches, Place
 from drystone.fetch.source import GranuleSource
 from drystone.grid.parts import AxisPart, mesh, moved, span
 from drystone.model.chunk_rows import RowBatch, State
@@ -112,6 +112,16 @@ class Work:
 
     def _granule(self, call: Call, granule_id: int, rows: _Rows) -> None:
         source = call.source(granule_id)
+        n_read, n_decoded = self._direct(call, source, rows)
+        if State.LIBRARY in rows.state:
+            n_decoded += self._library(call, source, rows)
+        with call.lock:
+            call.bytes_read += n_read
+            call.bytes_decoded += n_decoded
+            call.chunks += len(rows.row)
+
+    def _direct(self, call: Call, source: GranuleSource, rows: _Rows) -> tuple[int, int]:
+        """Chunks that we decode, from ranges and inline bytes; returns bytes read and decoded."""
         fetched = [i for i, state in enumerate(rows.state) if state == State.REFERENCED]
         n_read = n_decoded = at = 0
         try:
@@ -130,14 +140,9 @@ class Work:
                 for at, state in enumerate(rows.state):
                     if state == State.INLINE:
                         n_decoded += self._decode(call, self.batch.inline[rows.row[at]], rows, at)
-                library = [i for i, state in enumerate(rows.state) if state == State.LIBRARY]
-                n_decoded += self._library(call, source, rows, library)
         except DrystoneError as error:
             raise self._located(call, source, rows, at, error) from error
-        with call.lock:
-            call.bytes_read += n_read
-            call.bytes_decoded += n_decoded
-            call.chunks += len(rows.row)
+        return n_read, n_decoded
 
     def _decode(self, call: Call, data: memoryview | bytes, rows: _Rows, i: int) -> int:
         place = self.group.place(rows.lead[i], rows.others[i])
@@ -146,11 +151,12 @@ class Work:
         if ready is None:
             spec = self.group.spec
             ready = self.decoders[key] = decoder(spec.codecs, spec.dtype, place.encoded_shape, key[0])
-        if place.sliced:
+        if place.sliced and self.group.recode is None:
             # the Ellipsis keeps a view where no axis is left
             ready.into(data, call.out[(*place.out, ...)], None if place.whole else place.local)
         else:
-            put(call.out, place.out, _taken(ready.chunk(data), place.local))
+            # padding is no value and is not recoded
+            put(call.out, place.out, self.group.delivered(_taken(ready.chunk(data), place.local)))
         return ready.nbytes if ready.dtype.kind != "T" else len(data)
 
     @property
@@ -178,31 +184,36 @@ class Work:
         for piece in pieces(place, spec.dtype.itemsize):
             [data], _ = source.read([rows.offset[i] + piece.skip], [piece.length])
             values = np.frombuffer(data, spec.dtype).reshape(piece.shape)
-            put(call.out, piece.out, _taken(values, piece.local))
+            put(call.out, piece.out, self.group.delivered(_taken(values, piece.local)))
             n += piece.length
         return n
 
-    def _library(self, call: Call, source: GranuleSource, rows: _Rows, some: list[int]) -> int:
+    def _library(self, call: Call, source: GranuleSource, rows: _Rows) -> int:
         """Read chunks through the format's library; neighbours in one call, since each call opens the file."""
         from drystone.storage.hdf5_library import read_box
 
         boxes = []
-        for i in some:
+        for i in (i for i, state in enumerate(rows.state) if state == State.LIBRARY):
             place = self.group.place(rows.lead[i], rows.others[i])
             origin = self.group.origin(rows.lead[i], rows.others[i])
             spans = [span(p) for p in place.local]
             start = tuple(o + a for o, (a, _) in zip(origin, spans, strict=True))
             stop = tuple(o + b for o, (_, b) in zip(origin, spans, strict=True))
-            boxes.append((place, origin, start, stop))
-        n = 0
-        for joined in _joined(boxes):
-            start = tuple(min(b[2][a] for b in joined) for a in range(len(joined[0][2])))
-            stop = tuple(max(b[3][a] for b in joined) for a in range(len(joined[0][3])))
-            values = read_box(source.store, source.key, self.group.spec.path, start, stop)
-            n += int(values.nbytes)
-            for place, origin, _, _ in joined:
-                local = tuple(moved(p, a - o) for p, a, o in zip(place.local, start, origin, strict=True))
-                put(call.out, place.out, _taken(values, local))
+            boxes.append(_Box(i, place, origin, start, stop))
+        n, at, inner = 0, boxes[0].row, self.group.inner
+        try:
+            for joined in _joined(boxes):
+                at = joined[0].row
+                start = tuple(min(b.start[a] for b in joined) for a in range(len(joined[0].start)))
+                stop = tuple(max(b.stop[a] for b in joined) for a in range(len(joined[0].stop)))
+                values = self.group.outer(read_box(source.store, source.key, self.group.path, inner(start), inner(stop)))
+                n += int(values.nbytes)
+                for box in joined:
+                    at = box.row
+                    local = tuple(moved(p, a - o) for p, a, o in zip(box.place.local, start, box.origin, strict=True))
+                    put(call.out, box.place.out, self.group.delivered(_taken(values, local)))
+        except DrystoneError as error:
+            raise self._located(call, source, rows, at, error) from error
         return n
 
     def _located(self, call: Call, source: GranuleSource, rows: _Rows, i: int, error: DrystoneError) -> DrystoneError:
@@ -212,23 +223,35 @@ class Work:
             return meant
         coords = tuple(int(c) for c in self.batch.coords[:, rows.row[i]])
         where = f"{rows.length[i]} bytes at {rows.offset[i]}" if rows.state[i] == State.REFERENCED else "inline bytes"
+        where = "read through the library" if rows.state[i] == State.LIBRARY else where
         return DecodeError(
-            f"{source.full_path}: chunk {coords} of {self.group.spec.path} ({where}): {error.message}",
+            f"{source.full_path}: chunk {coords} of {self._name(call)} ({where}): {error.message}",
             kind=error.kind,
             **{**error.facts, "granule": source.granule.address, "array": call.path},
         )
 
+    def _name(self, call: Call) -> str:
+        """The array within its granule, and as it is published where that is another name."""
+        return self.group.path if call.path == self.group.path else f"{self.group.path}, published as {call.path}"
 
-type _Box = tuple[Place, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
+class _Box(NamedTuple):
+    """What is read of a chunk through the library, in elements of the granule."""
+
+    row: int
+    place: Place
+    origin: tuple[int, ...]
+    start: tuple[int, ...]
+    stop: tuple[int, ...]
 
 
 def _joined(boxes: list[_Box]) -> list[list[_Box]]:
-    """All boxes of (place, origin, start, stop) together where they fill most of what they span, else one by one."""
+    """All boxes together where they fill most of what they span, else one by one."""
     if len(boxes) < 2:
         return [[b] for b in boxes]
-    rank = range(len(boxes[0][2]))
-    spanned = math.prod(max(b[3][a] for b in boxes) - min(b[2][a] for b in boxes) for a in rank)
-    held = sum(math.prod(b[3][a] - b[2][a] for a in rank) for b in boxes)
+    rank = range(len(boxes[0].start))
+    spanned = math.prod(max(b.stop[a] for b in boxes) - min(b.start[a] for b in boxes) for a in rank)
+    held = sum(math.prod(b.stop[a] - b.start[a] for a in rank) for b in boxes)
     return [boxes] if spanned <= 2 * held else [[b] for b in boxes]
 
 
@@ -253,7 +276,7 @@ def check_states(group: Group, batch: RowBatch, found: Matches, source_of: Calla
     i = int(row[np.flatnonzero(bad)[0]])
     raise TableError(
         f"{source_of(int(batch.granule_id[i])).granule.address}: the row of chunk {tuple(batch.coords[:, i].tolist())} of "
-        f"{group.spec.path} has state {int(batch.state[i])}, offset {int(batch.offset[i])} and length {int(batch.length[i])}, "
+        f"{group.path} has state {int(batch.state[i])}, offset {int(batch.offset[i])} and length {int(batch.length[i])}, "
         "or lacks its inline bytes: this version of drystone does not read it; scan the granule again",
         kind="bad-row",
     )

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drystone.grid.chunk_grid import ChunkGrid
 from drystone.grid.dimension import DimensionGrid, RectilinearDimension, RegularDimension
@@ -102,6 +103,7 @@ def read_cost(
     ratio: float = 1.0,
     objects: ChunkGrid | None = None,
     sharded: bool = False,
+    stored: int | None = None,
 ) -> ReadCost:
     """The cost of one pattern on one grid.
 
@@ -117,6 +119,8 @@ def read_cost(
         Grid of files or shards; None where each chunk is an object.
     sharded
         Whether an index is read first in each object.
+    stored
+        Bytes an element as it is stored, where numbers are recoded on their way; None: ``itemsize``.
 
     Examples
     --------
@@ -128,7 +132,7 @@ def read_cost(
     sizes = [min(pattern.sizes.get(name, n), n) for name, n in zip(dims, grid.shape, strict=True)]
     chunks = _touched(grid, sizes)
     opened = chunks if objects is None else _touched(objects, sizes)
-    decoded = chunks * _decoded_cells(grid) * itemsize
+    decoded = chunks * _decoded_cells(grid) * (itemsize if stored is None else stored)
     requests = 2 * opened if sharded else chunks
     return ReadCost(pattern.name, math.prod(sizes) * itemsize, chunks, opened, requests, decoded / ratio, decoded)
 
@@ -156,9 +160,10 @@ def read_costs(
     files = _granule_grid(array)
     shards = None if layout.shard is None else layout.cells
     itemsize = array.dtype.itemsize
+    stored = max((v.dtype.itemsize for v in array.variants), default=itemsize)
     out = []
     for pattern in patterns:
-        before = read_cost(pattern, array.dims, array.grid, itemsize, ratio=source_ratio, objects=files)
+        before = read_cost(pattern, array.dims, array.grid, itemsize, ratio=source_ratio, objects=files, stored=stored)
         after = read_cost(
             pattern,
             layout.dims,
@@ -173,16 +178,23 @@ def read_costs(
 
 
 def _granule_grid(array: CombinedArray) -> ChunkGrid:
-    """Granules as a grid: one piece for each placement along the combine axis, the other axes whole."""
+    """Granules as a grid: one piece for each placement along the combine axis and each tile along the others."""
+    p = array.placements
     dims: list[DimensionGrid] = []
     for axis, n in enumerate(array.shape):
-        if axis == array.placements.axis and len(array.placements) and n:
-            # a gap belongs to the granule before it: reading it opens no more files
-            edges = np.append(array.placements.dest[array.placements.count > 0], n)
-            edges[0] = 0
-            sizes = np.diff(edges)
-            same = sizes[0] if len(sizes) and (sizes[:-1] == sizes[0]).all() and sizes[-1] <= sizes[0] else None
-            dims.append(RegularDimension(n, int(same)) if same else RectilinearDimension(tuple(sizes.tolist())))
+        if axis == p.axis:
+            dims.append(_pieces(p.dest[p.count > 0], n))
         else:
-            dims.append(RegularDimension(n, max(n, 1)))
+            dims.append(_pieces(np.array([t.dest[axis] for t in p.tiles if t.count[axis]], np.int64), n))
     return ChunkGrid(tuple(dims))
+
+
+def _pieces(starts: NDArray[np.int64], n: int) -> DimensionGrid:
+    """Pieces along an axis; a gap belongs to the piece before it, since reading it opens no more files."""
+    if not len(starts) or not n:
+        return RegularDimension(n, max(n, 1))
+    edges = np.append(np.unique(starts), n)
+    edges[0] = 0
+    sizes = np.diff(edges)
+    same = (sizes[:-1] == sizes[0]).all() and sizes[-1] <= sizes[0]
+    return RegularDimension(n, int(sizes[0])) if same else RectilinearDimension(tuple(sizes.tolist()))

@@ -1,20 +1,24 @@
 """What a rechunk task takes in memory, as an upper bound.
 
 A task holds the raw region (the *slab*) all the time. Beside it come, one after the other, the reading phase (encoded
-bytes in flight; for each thread a decoded source chunk and the copy its filters make) and the writing phase (for each
-thread one raw inner chunk and its encoded form, batches of them waiting for their turn; encoded write cells: one being
-built, one being put, on object stores one more joined for the request). Encoded sizes are bounded by raw sizes, because
-data need not compress::
+bytes in flight; for each thread a decoded source chunk and the copy its filters make, and the numbers of a chunk on their
+way through a recode) and the writing phase (for each thread one raw inner chunk and its encoded form, batches of them
+waiting for their turn; encoded write cells: one being built, one being put, on object stores one more joined for the
+request). Encoded sizes are bounded by raw sizes, because data need not compress::
 
-    peak = slab + max(in flight + threads * 2 * source chunk,
+    peak = slab + max(in flight + threads * (2 * source chunk + recoding),
                       2 or 3 * bound(cell) + threads * (chunk + bound(chunk)) + (threads + 1) * bound(batch))
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from drystone.codecs.chain import CodecChain
 from drystone.grid.dimension import RegularDimension
 from drystone.model.placement import CombinedArray
 from drystone.plan.layout import TargetLayout
@@ -28,6 +32,7 @@ _USABLE = 0.85
 # raw bytes of inner chunks that one call of an encoding thread takes: many small ones would cost more in handing over
 BATCH_BYTES = 1 << 20
 _PIECE = 8 << 20  # a range of an unfiltered chunk, read and put: never more at a time
+_RECODE_BYTES = 48  # an element that is recoded: masks, and four copies in double precision or as integers of 8 bytes
 _ROW_BYTES = 640  # a chunk reference on its way from the table to a read, all columns and objects of it
 
 
@@ -69,6 +74,8 @@ class MemoryModel:
         Encoded bytes that may be on their way in.
     joined
         True for object stores, where a cell's parts are joined for the request.
+    recoding
+        Bytes that the largest source chunk takes while it is recoded; 0 where none is.
 
     Examples
     --------
@@ -85,6 +92,7 @@ class MemoryModel:
     threads: int
     in_flight: int
     joined: bool
+    recoding: int = 0
 
     @classmethod
     def of(
@@ -103,6 +111,7 @@ class MemoryModel:
             threads,
             in_flight,
             joined,
+            _largest_recode(array),
         )
 
     def peak(self, cells: int) -> int:
@@ -110,7 +119,9 @@ class MemoryModel:
         slab = cells * self.itemsize
         rows = _ROW_BYTES * (cells // self.source_cells + 1)
         # in flight are encoded and decoded bytes together; a chunk that is larger goes alone
-        reading = max(self.in_flight, 2 * encoded_bound(self.source_chunk)) + self.threads * 2 * self.source_chunk
+        reading = max(self.in_flight, 2 * encoded_bound(self.source_chunk)) + self.threads * (
+            2 * self.source_chunk + self.recoding
+        )
         copies = 3 if self.joined else 2
         # a region at the array's end may be smaller than its padded cell, but is encoded whole
         batch = max(self.chunk, min(BATCH_BYTES, self.cell))
@@ -124,13 +135,28 @@ class MemoryModel:
 
 def _largest_read(array: CombinedArray) -> int:
     """Bytes that the largest source chunk decodes to, or for chunks without filters, those of the largest piece."""
-    largest, lead = 1, 1
-    for dim in array.grid.dimensions:
-        edge = dim.size if isinstance(dim, RegularDimension) else max(dim.encoded or dim.sizes, default=1)
-        largest *= edge
-        lead = edge if lead == 1 else lead
+    edges = [d.size if isinstance(d, RegularDimension) else max(d.encoded or d.sizes, default=1) for d in array.grid.dimensions]
+    largest = 1 if array.variants else _read_bytes(edges, array.dtype, array.codecs)
     # the pieces of unaligned granules are smaller than the chunks they are cut from
-    largest = max(largest, *(math.prod(v.chunk_shape) for v in array.variants), 1) * array.dtype.itemsize
-    if array.codecs.compressed or array.codecs.needs_library or array.dtype.kind == "T":
-        return largest
-    return min(largest, max(_PIECE, largest // lead))
+    return max(largest, *(_read_bytes(v.chunk_shape, v.dtype, v.codecs) for v in array.variants), 1)
+
+
+def _read_bytes(chunk: Sequence[int], dtype: np.dtype, codecs: CodecChain) -> int:
+    """Bytes decoded at a time of one chunk."""
+    nbytes = math.prod(chunk) * dtype.itemsize
+    if codecs.compressed or codecs.needs_library or dtype.kind == "T":
+        return nbytes
+    lead = next((n for n in chunk if n > 1), 1)
+    return min(nbytes, max(_PIECE, nbytes // lead))
+
+
+def _largest_recode(array: CombinedArray) -> int:
+    """Bytes that recoding takes of what is read at a time."""
+    return max(
+        (
+            _read_bytes(v.chunk_shape, v.dtype, v.codecs) // max(v.dtype.itemsize, 1) * _RECODE_BYTES
+            for v, recode in zip(array.variants, array.recodes, strict=False)
+            if recode is not None
+        ),
+        default=0,
+    )

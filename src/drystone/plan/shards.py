@@ -25,6 +25,7 @@ from drystone.grid.dimension import DimensionGrid, RegularDimension
 from drystone.model.placement import CombinedArray
 from drystone.plan.layout import TargetLayout, target_layout, whole_layout
 from drystone.plan.memory import MemoryModel
+from drystone.plan.source_chunks import placed_chunks
 
 __all__ = ["TargetLayout", "TaskPlan", "plan_tasks", "target_layout", "whole_layout"]
 
@@ -47,7 +48,7 @@ class TaskPlan:
     region
         Region of a task, a multiple of ``cell`` along each axis; clipped at the array's end.
     source_chunks
-        Source chunks of the array.
+        Source chunks of the array; of a tiled one, those that are placed.
     chunk_reads
         Source chunks read in all; each once where it equals ``source_chunks``.
     memory
@@ -175,14 +176,22 @@ def plan_tasks(
     fitting = [c for c in _combinations(grid, layout) if model.peak(c.cells) <= memory]
     chosen = _cheapest(fitting, sizes, slots)
     region = _grown(chosen.region, layout, model, memory, slots)
-    pieces = math.prod(_overlaps(d, r) for d, r in zip(grid.dimensions, region, strict=True))
-    reads = -(-pieces * array.grid.n_chunks // max(grid.n_chunks, 1))
+    chunks, reads = _reads(array, grid, region)
     cells = math.prod(min(r, n) for r, n in zip(region, sizes, strict=True))
-    plan = TaskPlan(
-        layout.path, layout.shape, layout.cell, region, array.grid.n_chunks, reads, model.peak(cells), in_flight, threads
-    )
+    plan = TaskPlan(layout.path, layout.shape, layout.cell, region, chunks, reads, model.peak(cells), in_flight, threads)
     _prove(plan)
     return plan
+
+
+def _reads(array: CombinedArray, grid: ChunkGrid, region: tuple[int, ...]) -> tuple[int, int]:
+    """Source chunks, and how many are read: of a tiled array counted, since its grid knows no gaps and no staggered rows."""
+    if array.placements.is_tiled and array.variants:
+        chunks, rows = placed_chunks(array), grid is not array.grid
+        pieces, each = placed_chunks(array, region, rows=rows), placed_chunks(array, rows=rows)
+    else:
+        chunks, each = array.grid.n_chunks, grid.n_chunks
+        pieces = math.prod(_overlaps(d, r) for d, r in zip(grid.dimensions, region, strict=True))
+    return chunks, -(-pieces * chunks // max(each, 1))
 
 
 def _reading_grid(array: CombinedArray) -> ChunkGrid:

@@ -1,12 +1,13 @@
 """The plan of one output's rechunk, as a value and as files under the run's folder.
 
-``plan.json`` holds arrays, layouts and task grids; ``placements.npz`` the placement columns, each distinct set once, with a
-digest of every placed granule's content. A worker gets the run's address and a number, loads both once, and derives the
-task; no task and no reference is ever sent to it.
+``plan.json`` holds arrays, layouts and task grids; ``placements.npz`` the placement columns and tiles, each distinct set
+once, with a digest of every placed granule's content. A worker gets the run's address and a number, loads both once, and
+derives the task; no task and no reference is ever sent to it.
 
 Two fingerprints. A *task's* hashes what decides its bytes: layout, region, the placements in it, the contents of their
-granules, the encoders' versions; a receipt counts only where it matches. The *run's* hashes the same for all tasks, with
-attributes and shapes but without regions: so a run that is resumed with other memory goes on with the tasks it had.
+granules, how their numbers are recoded, the encoders' versions; a receipt counts only where it matches. The *run's* hashes
+the same for all tasks, with attributes and shapes but without regions: so a run that is resumed with other memory goes on
+with the tasks it had.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from drystone.codecs.chain import CodecChain
 from drystone.errors import StorageError, TableError
 from drystone.model.granule import Granule
-from drystone.model.placement import CombinedArray, Placements
+from drystone.model.placement import CombinedArray, Placements, Tile
 from drystone.model.task import Task
 from drystone.plan.layout import TargetLayout
 from drystone.plan.shards import TaskPlan
@@ -33,10 +34,10 @@ from drystone.storage.store import Store
 
 __all__ = ["ArrayPlan", "RechunkPlan", "content_digests", "encoder_versions", "load_plan", "resumed_plan", "write_plan"]
 
-_VERSION = 1
+_VERSION = 2
 # changes when this package makes other bytes of the same values
 _FORM = "drystone-shards-1"
-_COLUMNS = ("granule_id", "src_offset", "count", "dest", "variant")
+_COLUMNS = ("granule_id", "src_offset", "count", "dest", "variant", "tile")
 
 
 def encoder_versions(chain: CodecChain) -> tuple[tuple[str, str], ...]:
@@ -96,25 +97,32 @@ class ArrayPlan:
         if self.digests.shape != (n, 16) or self.attempts.shape != (n,):
             raise ValueError(f"{self.layout.path}: {n} placements, {len(self.digests)} digests, {len(self.attempts)} attempts")
 
-    def placed(self, start: Sequence[int], stop: Sequence[int]) -> slice:
+    def placed(self, start: Sequence[int], stop: Sequence[int]) -> slice | NDArray[np.intp]:
         """The placements that touch a region."""
-        axis = self.array.placements.axis
+        placements = self.array.placements
+        if placements.is_tiled:
+            return placements.touching(tuple(start), tuple(stop))
+        axis = placements.axis
         if axis is None:
-            return slice(0, len(self.array.placements))
-        return self.array.placements.overlapping(start[axis], stop[axis])
+            return slice(0, len(placements))
+        return placements.overlapping(start[axis], stop[axis])
 
     def sources(self, start: Sequence[int], stop: Sequence[int]) -> list[tuple[int, int]]:
-        """(granule id, attempt id) of the placements that touch a region."""
+        """(granule id, attempt id) of the granules that touch a region, each once."""
         part = self.placed(start, stop)
         ids = self.array.placements.granule_id[part].tolist()
-        return list(zip(ids, self.attempts[part].tolist(), strict=True))
+        return list(dict.fromkeys(zip(ids, self.attempts[part].tolist(), strict=True)))
 
     def base(self) -> bytes:
         """Digest of what decides the bytes of every task alike."""
         lay = self.layout
         parts = [lay.path, str(lay.dtype), lay.chunk, lay.shard, lay.codecs.to_json(), lay.fill.hex()]
         gap = self.array.attributes.get("_FillValue")  # what places without a granule read as
-        text = json.dumps([parts, encoder_versions(lay.codecs), None if gap is None else gap.to_json()])
+        whole: list[object] = [parts, encoder_versions(lay.codecs), None if gap is None else gap.to_json()]
+        array = self.array
+        if array.inner != array.path or array.new_axes:
+            whole.append([array.inner, array.new_axes])
+        text = json.dumps(whole)
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
     def fingerprint(self, start: Sequence[int], stop: Sequence[int], base: bytes) -> str:
@@ -124,12 +132,31 @@ class ArrayPlan:
         self._update(h, self.placed(start, stop))
         return h.hexdigest()
 
-    def _update(self, h: hashlib.blake2b, part: slice) -> None:
+    def _update(self, h: hashlib.blake2b, part: slice | NDArray[np.intp]) -> None:
         p = self.array.placements
         h.update(str(p.axis).encode())
         for column in (p.src_offset, p.count, p.dest):
             h.update(np.ascontiguousarray(column[part], "<i8").tobytes())
         h.update(np.ascontiguousarray(self.digests[part]).tobytes())
+        if p.is_tiled:  # places, not their numbers: a tile more changes no others
+            tile = p.tile if len(p.tile) else np.zeros(len(p), np.int32)
+            h.update(np.ascontiguousarray(_tile_numbers(p)[tile[part]], "<i8").tobytes())
+        if any(r is not None for r in self.array.recodes):
+            texts = [json.dumps(None if r is None else r.to_json()).encode() for r in self.array.recodes]
+            known = [np.frombuffer(hashlib.blake2b(t, digest_size=16).digest(), np.uint8) for t in texts]
+            h.update(np.ascontiguousarray(np.stack(known)[p.variant[part]]).tobytes())
+
+
+def _tile_numbers(placements: Placements) -> NDArray[np.int64]:
+    """int64 (tiles, 3, rank): source offsets, counts and destinations."""
+    rank = len(placements.tiles[0].dest) if placements.tiles else 0
+    rows = [[t.src_offset, t.count, t.dest] for t in placements.tiles]
+    return np.array(rows, np.int64).reshape(len(rows), 3, rank)
+
+
+def _tiles(numbers: NDArray[np.int64]) -> tuple[Tile, ...]:
+    """Back from :func:`_tile_numbers`."""
+    return tuple(Tile(*(tuple(row) for row in rows)) for rows in numbers.tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +248,10 @@ def write_plan(store: Store, key: str, plan: RechunkPlan) -> None:
     entries = []
     for a in plan.arrays:
         p = a.array.placements
-        mine = {name: getattr(p, name) for name in _COLUMNS} | {"digests": a.digests, "attempts": a.attempts}
-        content = hashlib.blake2b(b"".join(np.ascontiguousarray(c).tobytes() for c in mine.values())).digest()
+        mine = {name: getattr(p, name) for name in _COLUMNS}
+        mine |= {"tiles": _tile_numbers(p), "digests": a.digests, "attempts": a.attempts}
+        text = b"".join(str(c.shape).encode() + np.ascontiguousarray(c).tobytes() for c in mine.values())
+        content = hashlib.blake2b(text).digest()
         if content not in names:
             names[content] = f"p{len(names)}"
             columns.update({f"{names[content]}.{k}": v for k, v in mine.items()})
@@ -273,9 +302,9 @@ def load_plan(store: Store, key: str) -> RechunkPlan | None:
     with np.load(io.BytesIO(store.get(f"{key}/placements.npz")), allow_pickle=False) as columns:
         for entry in document["arrays"]:
             name = entry["placements"]
-            part = {c: columns[f"{name}.{c}"] for c in (*_COLUMNS, "digests", "attempts")}
-            digests, attempts = part.pop("digests"), part.pop("attempts")
-            array = CombinedArray.from_json(entry["array"], Placements(entry["axis"], **part))
+            part = {c: columns[f"{name}.{c}"] for c in (*_COLUMNS, "tiles", "digests", "attempts")}
+            digests, attempts, tiles = part.pop("digests"), part.pop("attempts"), _tiles(part.pop("tiles"))
+            array = CombinedArray.from_json(entry["array"], Placements(entry["axis"], **part, tiles=tiles))
             arrays.append(
                 ArrayPlan(array, TargetLayout.from_json(entry["layout"]), _task_plan(entry["tasks"]), digests, attempts)
             )
