@@ -127,17 +127,19 @@ class Selection:
     Parameters
     ----------
     kind
-        ``index``: one place, by number; the dimension is dropped. ``range``: from ``start`` to ``stop`` in coordinate
-        values, both ends included, every ``step``-th. ``slice``: the same in numbers of places, ``stop`` excluded.
-        ``values``: the places with these coordinate values. ``list``: places by number, in that order. ``points``: as ``list``,
-        gathered together with every other dimension that says ``points``, into one new dimension ``points``.
+        ``index``: one place, by number; the dimension is dropped. ``value``: the one place that has this coordinate value;
+        the dimension is dropped. ``range``: from ``start`` to ``stop`` in coordinate values, whichever way they run, both ends
+        included, every ``step``-th. ``slice``: the same in numbers of places, ``stop`` excluded. ``values``: the places with
+        these coordinate values. ``list``: places by number, in that order. ``points``: as ``list``, gathered together with
+        every other dimension that says ``points`` or ``point_values``, into one new dimension ``points``.
+        ``point_values``: the same by coordinate values.
     values
         Numbers or ISO 8601 times: one, (start, stop), or many. None leaves an end open.
     step
         Stride.
     """
 
-    kind: Literal["index", "range", "slice", "values", "list", "points"]
+    kind: Literal["index", "value", "range", "slice", "values", "list", "points", "point_values"]
     values: tuple[str | float | None, ...]
     step: int = 1
 
