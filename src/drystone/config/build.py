@@ -10,12 +10,11 @@ from typing import Literal, cast
 
 from drystone.config.addresses import HERE, WORK
 from drystone.config.checks import chosen_of, mapping_of
+from drystone.config.combine_build import build_combine, build_versions
 from drystone.config.keys import UNBALANCED
 from drystone.config.sections import Chosen
 from drystone.model.options import (
     ArchiveConfig,
-    AxisOptions,
-    CombineOptions,
     ExecutionOptions,
     FailureOptions,
     GranuleSet,
@@ -48,11 +47,12 @@ def build(values: Mapping[str, object], base: str) -> ArchiveConfig:
         outputs=tuple(_output(kind, output) for _, kind, output in chosen_of(values["outputs"])),
         format=cast(str, archive.get("format", "auto")),
         work=f"{WORK}:",
-        combine=_combine(mapping_of(values.get("combine"))),
+        combine=build_combine(mapping_of(values.get("combine"))),
         reads=tuple(_read(name, mapping_of(sizes)) for name, sizes in mapping_of(values.get("reads")).items()),
         execution=_execution(mapping_of(values.get("execution"))),
         failures=_failures(mapping_of(values.get("failures"))),
         verify=_verify(mapping_of(values.get("verify"))),
+        versions=build_versions(mapping_of(archive.get("versions"))),
     )
     return replace(config, digest=digest_of(config))
 
@@ -92,18 +92,6 @@ def _sources(value: object) -> tuple[GranuleSet, ...]:
     return tuple(s for item in cast("tuple[object, ...]", value) for s in _sources(item))
 
 
-def _combine(values: Mapping[str, object]) -> CombineOptions:
-    along = values.get("along")
-    axes: tuple[AxisOptions, ...] = ()
-    if isinstance(along, str):
-        axes = (AxisOptions(along),)
-    elif isinstance(along, Mapping):
-        name, options = next(iter(along.items()))
-        position = cast(Literal["coordinate", "name", "order"], options.get("position", "coordinate"))
-        axes = (AxisOptions(name, position, cast("str | None", options.get("pattern"))),)
-    return CombineOptions(axes, _names(values.get("variables")))
-
-
 def _names(value: object) -> tuple[str, ...] | None:
     return None if value is None else cast("tuple[str, ...]", value)
 
@@ -134,6 +122,10 @@ def _output(kind: str, values: Mapping[str, object]) -> OutputOptions:
         shards=_edges(values.get("shards")),
         codecs=_codecs(values.get("codecs")),
         arrays=_names(values.get("arrays")),
+        values=cast(Literal["auto", "packed", "decoded"], values.get("values", "auto")),
+        grid=cast(Literal["regular", "rectilinear"], values.get("grid", "regular")),
+        crop=cast(bool, values.get("crop", False)),
+        coverage=cast(bool, values.get("coverage", False)),
     )
 
 

@@ -5,11 +5,11 @@ Each takes the values read so far and notes problems; values that are INVALID we
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from drystone import registry
 from drystone.config.addresses import HERE, SCHEMES, WORK
+from drystone.config.combine_checks import check_combine
 from drystone.config.keys import UNBALANCED
 from drystone.config.kinds import INVALID, did_you_mean, nearest
 from drystone.config.problem import Report, join
@@ -38,13 +38,14 @@ def check(values: Values, report: Report) -> None:
     _places(storage, report)
     _granules(values, storage, report)
     _format(mapping_of(values.get("archive")), report)
-    _axis(mapping_of(values.get("combine")).get("along"), report)
+    check_combine(mapping_of(values.get("combine")), "combine", report)
     outputs = list(chosen_of(values.get("outputs")))
     for i, _, output in outputs:
         where = join("outputs", i)
         _target(output.get("at"), storage, join(where, "at"), report)
         _shards(output, where, report)
         _codecs(output.get("codecs"), join(where, "codecs"), report)
+        _form(output, where, report)
         for prefix in mapping_of(output.get("public")):
             _known(prefix, storage, join(join(where, "public"), prefix), report)
     _apart(str(values.get("name")), outputs, report)
@@ -105,38 +106,6 @@ def _format(archive: Values, report: Report) -> None:
         report.add("archive.format", "auto or a scanner's name", repr(name), did_you_mean(name, known))
 
 
-def _axis(along: object, report: Report) -> None:
-    if not isinstance(along, Mapping):
-        return
-    if len(along) > 1:
-        report.add(
-            "combine.along",
-            "one dimension",
-            " and ".join(along),
-            "more than one axis is not yet available in this version of drystone",
-        )
-        return
-    for name, axis in along.items():
-        where = join("combine.along", name)
-        pattern, position = mapping_of(axis).get("pattern"), mapping_of(axis).get("position", "coordinate")
-        if position == "name" and pattern is None:
-            report.add(join(where, "pattern"), "a pattern, as position is name", "nothing", "such as sst.%Y%m%d.nc")
-        elif isinstance(pattern, str) and position != "name":
-            report.add(join(where, "pattern"), "no pattern, unless position is name", repr(pattern), "add position: name")
-        elif isinstance(pattern, str) and "%" not in pattern:
-            problem = _regex_problem(pattern)
-            if problem:
-                report.add(join(where, "pattern"), "a strptime pattern or a regular expression with one group", problem)
-
-
-def _regex_problem(pattern: str) -> str | None:
-    try:
-        groups = re.compile(pattern).groups
-    except re.error as error:
-        return f"{pattern!r}, which is no regular expression: {error}"
-    return None if groups == 1 else f"{groups} groups in {pattern!r}"
-
-
 def _target(at: object, storage: Values, where: str, report: Report) -> None:
     if not isinstance(at, str) or not _known(at, storage, where, report):
         return
@@ -172,6 +141,19 @@ def _shards(output: Values, where: str, report: Report) -> None:
         close = nearest(name, [c for c in chunks if c not in shards]) if name not in chunks and chunks else None
         if close:
             report.add(join(join(where, "shards"), name), "a dimension of chunks", name, f"did you mean {close}?")
+
+
+def _form(output: Values, where: str, report: Report) -> None:
+    """What only some forms can say."""
+    form = output.get("virtual")
+    if not isinstance(form, str) or form == "icechunk":
+        return
+    if output.get("grid") == "rectilinear":
+        hint = "its references are Zarr v2, which has regular grids only; icechunk has them"
+        report.add(join(where, "grid"), f"regular, as virtual is {form}", "rectilinear", hint)
+    if output.get("crop") is True:
+        hint = "its references are Zarr v2, whose codecs do not know a chunk's shape; icechunk takes it"
+        report.add(join(where, "crop"), f"false, as virtual is {form}", "true", hint)
 
 
 def _codecs(codecs: object, where: str, report: Report) -> None:

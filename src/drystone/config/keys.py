@@ -10,6 +10,7 @@ import re
 from typing import Final
 
 from drystone.config.addresses import CREDENTIAL_HINT, PLACE_PATTERN, has_credentials, parse_address, parse_url
+from drystone.config.combine_keys import COMBINE, DIMENSION, NAMES, VERSIONS
 from drystone.config.kinds import INVALID, Choice, Either, Integer, Kind, Parsed, Schema, Size, Text, Truth
 from drystone.config.nodes import Node
 from drystone.config.problem import Report
@@ -101,9 +102,6 @@ ADDRESS = Parsed("an address, place:relative/path, or a path relative to the con
 PATTERN = Parsed("a pattern, place:folder/*.nc, or one relative to the config's folder", parse_address)
 URL = _Url("a folder or a URL", parse_url)
 ENDPOINT = _Public("an http or https URL", r"^https?://\S+$")
-DIMENSION = r"^[^*\s]([^\n]*\S)?$"
-NAME = Text("a name", numbers=True)
-NAMES = ListOf("a list of names", NAME)
 AUTO_COUNT = Either((Choice(("auto",)), Integer(1)))
 
 PLACE = Section(
@@ -143,40 +141,9 @@ ARCHIVE = Section(
     (
         Key("granules", SOURCES, "Where granules are listed from: a pattern, or a list of patterns, `glob:` and `list:`."),
         Key("format", Text("auto or a scanner's name"), "A scanner's name, or auto: by content, not by suffix.", "auto"),
+        Key("versions", VERSIONS, "Granules that replace others, such as final ones their preliminary forms."),
     ),
-    later=("versions", "representations"),
-)
-
-AXIS = Section(
-    "the combine axis",
-    (
-        Key(
-            "position",
-            Choice(("coordinate", "name", "order")),
-            "What places a granule: its coordinate's values, its file name, or the listed order.",
-            "coordinate",
-        ),
-        Key(
-            "pattern",
-            Text("a strptime pattern or a regular expression with one group"),
-            "For `position: name`: `sst.%Y%m%d.nc`, or a regular expression whose one group is a number.",
-        ),
-    ),
-    later=("axis", "step"),
-)
-ALONG = MapOf("{dimension: {position: …}}", AXIS, "a dimension")
-COMBINE = Section(
-    "how granules combine",
-    (
-        Key(
-            "along",
-            Either((Text("a dimension's name"), ALONG), deep=(("mapping", 1),)),
-            "The dimension that granules are joined along.",
-            "the one dimension that is unlimited or whose coordinate differs between granules",
-        ),
-        Key("variables", NAMES, "Variables wanted, by name or path; their coordinates come along.", "all"),
-    ),
-    later=("mosaic", "select", "differences", "duplicates", "revisions", "gaps"),
+    later=("representations",),
 )
 
 LEVELS = (Integer(0, 9), Integer(1, 22))
@@ -228,6 +195,27 @@ _STORE_KEYS = (
         "blosc with zstd 3 and shuffle",
     ),
 )
+_CROP = Key(
+    "crop",
+    Truth(),
+    "Hold chunks that are stored padded in the middle of an axis, through the codec `drystone.crop`, which only readers with "
+    "drystone installed have; for icechunk.",
+    "false",
+)
+_VALUES = Key(
+    "values",
+    Choice(("auto", "packed", "decoded")),
+    "`auto`: packed numbers stay packed, and are unpacked to float64 where granules pack differently and no common packing is "
+    "exact; `packed`: refuse instead; `decoded`: unpack all.",
+    "auto",
+)
+_GRID = Key(
+    "grid",
+    Choice(("regular", "rectilinear")),
+    "`rectilinear`: chunks of different sizes along an axis are allowed; `drystone check` says who cannot read them.",
+    "regular",
+)
+_COVERAGE = Key("coverage", Truth(), "Publish an array that says which places of the joined axes had bytes.", "false")
 _FORMS = Choice(("icechunk", "kerchunk-parquet"), later=("kerchunk-json", "parquet", "mdim-vrt", "mdim-refs"))
 _REMAP = MapOf(
     "a mapping from prefix to public URL", _Public("a URL"), "a place with its colon, raw:", r"^[A-Za-z][A-Za-z0-9_-]*:.*$"
@@ -247,15 +235,31 @@ OUTPUTS: Final = Variants(
                     "the places' own URLs",
                 ),
                 ARRAYS,
+                _GRID,
+                _CROP,
+                _COVERAGE,
             ),
             later=("mode",),
-            elsewhere={k.name: f"{k.name} is for store outputs: a virtual one has the files' own" for k in _STORE_KEYS},
+            elsewhere={
+                k.name: f"{k.name} is for store outputs: a virtual one has the files' own" for k in (*_STORE_KEYS, _VALUES)
+            },
         ),
         "store": Section(
             "a store output",
-            (Key("store", Choice(("zarr",), ("icechunk",)), "Form of the store.", required=True), AT, *_STORE_KEYS, ARRAYS),
-            later=("mode", "append", "values", "grid", "coverage", "overviews"),
-            elsewhere={"public": "public is for virtual outputs: a store refers to no files"},
+            (
+                Key("store", Choice(("zarr",), ("icechunk",)), "Form of the store.", required=True),
+                AT,
+                *_STORE_KEYS,
+                ARRAYS,
+                _VALUES,
+                _GRID,
+                _COVERAGE,
+            ),
+            later=("mode", "append", "overviews"),
+            elsewhere={
+                "public": "public is for virtual outputs: a store refers to no files",
+                "crop": "crop is for virtual outputs: a store has chunks of its own",
+            },
         ),
     },
     later=("catalog",),
@@ -326,9 +330,9 @@ ROOT: Final = Section(
         "chunks": "chunks belong to an output",
         "shards": "shards belong to an output",
         "codecs": "codecs belong to an output",
-        "variables": "write combine: {variables: …}",
-        "along": "write combine: {along: …}",
-        "format": "write archive: {format: …}",
+        **{k.name: f"write combine: {{{k.name}: …}}" for k in COMBINE.keys},
+        **{k: f"write archive: {{{k}: …}}" for k in ("format", "versions")},
+        **{k: f"{k} belongs to an output" for k in ("values", "grid", "crop", "coverage", "public")},
         "cluster": "write execution: {cluster: …}",
         "workers": "write execution: {workers: …}",
         "output": "did you mean outputs? It takes a list",

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from drystone.config.apart import refuse_overlaps
-from drystone.model.options import ArchiveConfig, AxisOptions
+from drystone.errors import ConfigError
+from drystone.model.options import ArchiveConfig, AxisOptions, DifferenceOptions
 from drystone.model.progress import Progress
 from drystone.pipeline.archive import Archive
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["open", "plan", "run", "scan", "status", "verify"]
 
+type Along = str | AxisOptions | Sequence[str | AxisOptions] | Mapping[str, str | AxisOptions | Mapping[str, object]]
 type Config = ArchiveConfig | str | os.PathLike[str]
 
 
@@ -41,10 +43,16 @@ def _archive(config: Config) -> Archive:
 def open(  # noqa: A001  the name of the public function
     sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | ArchiveConfig,
     *,
-    along: str | AxisOptions | None = None,
-    position: Literal["coordinate", "name", "order"] = "coordinate",
+    along: Along | None = None,
+    position: Literal["coordinate", "name", "attribute", "order"] = "coordinate",
     pattern: str | None = None,
+    attribute: str | None = None,
     variables: Sequence[str] | None = None,
+    select: Mapping[str, object] | None = None,
+    differences: Mapping[str, object] | DifferenceOptions | None = None,
+    duplicates: Literal["error", "first", "last", "newest"] | None = None,
+    overlap: Literal["error", "first", "last"] | None = None,
+    gaps: Literal["fill", "error"] | None = None,
     decode: bool = False,
     format: str = "auto",
     places: Mapping[str, str] | None = None,
@@ -56,11 +64,30 @@ def open(  # noqa: A001  the name of the public function
     sources
         Paths, globs or URLs of granules; or the folder of a table; or a config (a ``.yaml`` path, or as loaded).
     along
-        Dimension to join granules along; None finds it where it is plain.
+        Dimensions to join granules along; one that no array has becomes a new one. A name; an
+        :class:`~drystone.model.options.AxisOptions`; several of both; or a mapping as in YAML, name to ``position`` or to
+        ``{"axis": "slots", "step": "1D", …}``. None finds the one dimension where it is plain.
     position
-        ``coordinate``, ``name`` (with ``pattern``) or ``order``.
+        Where ``along`` is one name, what places a granule: ``coordinate`` (its values), ``name`` (the file's, with
+        ``pattern``), ``attribute`` (a global one, with ``attribute``) or ``order`` (as listed).
+    pattern
+        For ``name``, and for ``attribute`` where it is not the whole text: a strptime pattern such as ``sst.%Y%m%d.nc``, or
+        a regular expression with one group.
+    attribute
+        For ``attribute``: its name.
     variables
         Names or paths; None for all.
+    select
+        Dimension to what is taken of it, as in YAML: ``{"zlev": 0, "lat": [-80, 80], "time": {"index": [0, 5]}}``; a slice
+        is a range in coordinate values, ends included.
+    differences
+        What to do where granules differ, as in YAML: ``{"codec": "rechunk", "units": "first"}``.
+    duplicates
+        Where two granules hold one place.
+    overlap
+        Where tiles overlap off the first axis.
+    gaps
+        Places that no granule holds.
     decode
         Apply CF decoding as xarray does; otherwise values are as stored, in native byte order.
     format
@@ -73,8 +100,14 @@ def open(  # noqa: A001  the name of the public function
     xarray.Dataset or xarray.DataTree
         A DataTree where granules have groups.
 
+    Notes
+    -----
+    What is said here counts before what a config says.
+
     Raises
     ------
+    ConfigError
+        What is asked for is not clear; all problems at once.
     ScanError
         A granule does not parse; it is named.
     CombineError
@@ -91,12 +124,47 @@ def open(  # noqa: A001  the name of the public function
     >>> import drystone
     >>> drystone.open(os.path.join(folder, "a.h5"))["v"].values[1]
     array([3, 4, 5])
+
+    Files without coordinates, joined in the order of a number in their names:
+
+    >>> import netCDF4
+    >>> for number in (2, 1):
+    ...     with netCDF4.Dataset(os.path.join(folder, f"run{number}.nc"), "w") as nc:
+    ...         _ = nc.createDimension("step", 1), nc.createDimension("x", 3)
+    ...         nc.createVariable("v", "i4", ("step", "x"))[:] = number
+    >>> files = os.path.join(folder, "run*.nc")
+    >>> drystone.open(files, along="step", position="name", pattern="run([0-9])")["v"].values
+    array([[1, 1, 1],
+           [2, 2, 2]], dtype=int32)
     """
+    from drystone.config.python import combine_fields
     from drystone.pipeline.opening import open_dataset
 
-    axis = AxisOptions(along, position, pattern) if isinstance(along, str) else along
-    names = None if variables is None else tuple(variables)
-    return open_dataset(sources, axis, names, decode=decode, format=format, places=places or {})
+    given: dict[str, object] = {
+        "along": _one_axis(along, position, pattern, attribute),
+        "variables": variables,
+        "select": select,
+        "differences": differences,
+        "duplicates": duplicates,
+        "overlap": overlap,
+        "gaps": gaps,
+    }
+    return open_dataset(sources, combine_fields(given), decode=decode, format=format, places=places or {})
+
+
+def _one_axis(along: Along | None, position: str, pattern: str | None, attribute: str | None) -> object:
+    """The axis that ``position``, ``pattern`` and ``attribute`` are about."""
+    said = {"position": position if position != "coordinate" else None, "pattern": pattern, "attribute": attribute}
+    said = {k: v for k, v in said.items() if v is not None}
+    if not said:
+        return along
+    if not isinstance(along, str):
+        raise ConfigError(
+            f"{' and '.join(said)} say where granules lie along one dimension, and along names "
+            f"{'none' if along is None else 'no single one'}: write along='time', or along={{'time': {said}}}",
+            kind="combine-options",
+        )
+    return {along: said}
 
 
 def scan(config: Config, *, progress: Progress | None = None, dry_run: bool = False) -> ScanReport:

@@ -14,7 +14,7 @@ from drystone.fetch.fetcher import Fetcher
 from drystone.fetch.memory_rows import MemoryRows
 from drystone.model.chunk_rows import ScanResult
 from drystone.model.granule import Granule
-from drystone.model.options import ArchiveConfig, AxisOptions, CombineOptions
+from drystone.model.options import ArchiveConfig, CombineOptions
 from drystone.model.placement import Combined
 from drystone.pipeline.archive import Archive
 from drystone.pipeline.combined import fetcher_for, whole_of
@@ -37,38 +37,38 @@ _IN_FLIGHT = 256 << 20
 
 def open_dataset(
     sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | ArchiveConfig,
-    axis: AxisOptions | None,
-    variables: tuple[str, ...] | None,
+    said: Mapping[str, object],
     *,
     decode: bool,
     format: str,
     places: Mapping[str, str],
 ) -> xarray.Dataset | xarray.DataTree:
-    """See :func:`drystone.pipeline.api.open`."""
-    options = CombineOptions(() if axis is None else (axis,), variables)
+    """See :func:`drystone.pipeline.api.open`; ``said`` are the fields of :class:`CombineOptions` that the caller gave."""
     if isinstance(sources, ArchiveConfig):
-        return _from_config(sources, options, decode)
+        return _from_config(sources, said, decode)
     if isinstance(sources, str | os.PathLike):
         text = os.fspath(sources)
         if text.endswith((".yaml", ".yml")):
             from drystone.config.load import load_config
 
-            return _from_config(load_config(text), options, decode)
+            return _from_config(load_config(text), said, decode)
         if os.path.isdir(os.path.join(text, "granules", "_delta_log")):
-            return _from_table(text, options, places, decode)
+            return _from_table(text, said, places, decode)
+    options = replace(CombineOptions(), **said)  # type: ignore[arg-type]  # checked against the table of keys
     combined, fetcher = open_sources(locate(expand(sources)), options, format)
     return dataset(combined, fetcher, decode=decode)
 
 
-def _from_config(config: ArchiveConfig, options: CombineOptions, decode: bool) -> xarray.Dataset | xarray.DataTree:
-    kept = CombineOptions(options.along or config.combine.along, options.variables or config.combine.variables)
+def _from_config(config: ArchiveConfig, said: Mapping[str, object], decode: bool) -> xarray.Dataset | xarray.DataTree:
+    """What the caller says counts, and for the rest what the config says."""
+    kept = replace(config.combine, **said)  # type: ignore[arg-type]
     archive = Archive.of(replace(config, combine=kept))
     whole = whole_of(archive, None)
     return dataset(whole.combined, fetcher_for(archive, whole.table), decode=decode)
 
 
 def _from_table(
-    folder: str, options: CombineOptions, places: Mapping[str, str], decode: bool
+    folder: str, said: Mapping[str, object], places: Mapping[str, str], decode: bool
 ) -> xarray.Dataset | xarray.DataTree:
     """A table alone: its places were noted beside it by the scan, and may be overridden here."""
     root = os.path.abspath(folder.rstrip("/"))
@@ -83,8 +83,8 @@ def _from_table(
     known["work"] = (work, {})
     if os.path.basename(root) != "table":
         raise ConfigError(f"{folder} is not the table/ folder of an archive; pass the config, or <work>/<name>/table")
-    config = ArchiveConfig(name, known, os.getcwd(), (), (), work="work:", combine=options)
-    return _from_config(config, options, decode)
+    config = ArchiveConfig(name, known, os.getcwd(), (), (), work="work:")
+    return _from_config(config, said, decode)
 
 
 def open_sources(sources: Sources, options: CombineOptions, format: str = "auto") -> tuple[Combined, Fetcher]:

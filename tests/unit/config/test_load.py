@@ -169,7 +169,7 @@ def test_chunks_and_shards(tmp_path: Path, chunks: str, shards: str, meant: tupl
         ('granules: "raw/*.nc"', "granules: s3://b/raw/*.nc", "granules", "relative", "s3://b", 'raw: {url: "s3://b/raw"}'),
         ('granules: "raw/*.nc"', "granules: x\narchive: {granules: y}", "granules", "once", "granules and", "keep one"),
         ('granules: "raw/*.nc"', "archive: {granules: x, format: grib}", "archive.format", "auto", "'grib'", "known: auto"),
-        ('granules: "raw/*.nc"', "archive: {granules: x, versions: {}}", "archive.versions", "this version", "versions", "not"),
+        ('granules: "raw/*.nc"', "archive: {granules: x, representations: {}}", "archive.representations", "this version", "rep", "not"),
         ("at: sst.icechunk", "att: x", "outputs[0].att", "a key of a virtual output", "att", "did you mean at?"),
         ("at: sst.icechunk", "at: 'work:'", "outputs[0].at", "a name after the place", "work:", "work:archive.zarr"),
         ("at: sst.icechunk", "at: 'work:sst'", "outputs[0].at", "an address of its own", "work:sst", "the work folder"),
@@ -189,8 +189,7 @@ def test_chunks_and_shards(tmp_path: Path, chunks: str, shards: str, meant: tupl
         ("virtual: icechunk", "store: zarr\n    codecs: [zstd, gzip]", "outputs[0].codecs", "one", "zstd, gzip", "keep"),
         ("outputs:", "executions: {}\noutputs:", "executions", "a key of", "executions", "did you mean execution?"),
         ("outputs:", "chunks: {a: 1}\noutputs:", "chunks", "a key of", "chunks", "belong to an output"),
-        ("outputs:", "combine: {mosaic: {}}\noutputs:", "combine.mosaic", "this version", "mosaic", "not yet"),
-        ("outputs:", "combine: {along: {a: {}, b: {}}}\noutputs:", "combine.along", "one dimension", "a and b", "not yet"),
+        ("outputs:", "combine: {revisions: refuse}\noutputs:", "combine.revisions", "this version", "revisions", "not yet"),
         ("outputs:", "combine: {along: {a: {position: name}}}\noutputs:", "combine.along.a.pattern", "name", "nothing", "%"),
         ("outputs:", "combine: {along: {a: {pattern: x}}}\noutputs:", "combine.along.a.pattern", "no pattern", "'x'", "add"),
         (
