@@ -171,8 +171,11 @@ class ReferenceView(Protocol):
 class Emitter(Protocol):
     """Writes one published form."""
 
-    def problems(self, combined: Combined) -> dict[str, str]:
-        """Array path to the reason why this form cannot hold it; empty where all is well. No I/O."""
+    def problems(self, combined: Combined, options: Mapping[str, object]) -> dict[str, str]:
+        """Array path to the reason why this form cannot hold it; empty where all is well. No I/O.
+
+        ``options`` are among others ``grid``, ``crop`` and ``coverage`` of the output, as :meth:`emit` gets them.
+        """
         ...
 
     def emit(self, view: ReferenceView, target: Store, key: str, options: Mapping[str, object]) -> OutputIdentity:

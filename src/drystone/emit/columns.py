@@ -8,8 +8,9 @@ million chunks they live in an unlinked scratch file, so that memory stays bound
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import batched
 from typing import IO, Self
 
 import numpy as np
@@ -20,11 +21,12 @@ from drystone.errors import UnsupportedError
 from drystone.model.chunk_rows import RowBatch, State
 from drystone.protocols import ReferenceView
 
-__all__ = ["MISSING", "RAW", "Positional", "Slice"]
+__all__ = ["GAP", "MISSING", "RAW", "Positional", "Slice"]
 
-MISSING, RAW = -1, -2
+MISSING, RAW, GAP = -1, -2, -3  # a granule left it unwritten, bytes of its own, no granule holds it
 _IN_MEMORY = 4_000_000
 _SPILL_AT = 64 << 20
+_AT_ONCE = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class Slice:
     Parameters
     ----------
     granule
-        int32 (n,): position of the granule among the view's, or ``MISSING`` or ``RAW``.
+        int32 (n,): position of the granule among the view's, or ``MISSING``, ``RAW`` or ``GAP``.
     offset, size
         int64 (n,); 0 where there is no reference.
     raw
@@ -86,6 +88,11 @@ class Positional:
         self._granule[number], self._offset[number], self._size[number] = RAW, self._spilled, len(data)
         self._spill.write(data)
         self._spilled += len(data)
+
+    def mark_gaps(self, chunks: Iterable[tuple[int, ...]], grid: tuple[int, ...]) -> None:
+        """Chunks that no granule holds."""
+        for part in batched(chunks, _AT_ONCE):
+            self._granule[np.ravel_multi_index(tuple(np.array(part, np.int64).T), grid)] = GAP
 
     def slices(self, size: int) -> Iterator[Slice]:
         """Runs of ``size`` rows, the last one shorter."""

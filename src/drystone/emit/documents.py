@@ -5,19 +5,23 @@ An array is published *virtual*, its chunks being references to source bytes in 
 
 Zarr 2 has one field, ``fill_value``, for two things that HDF5 keeps apart: what unwritten chunks read as, and (to xarray)
 which values are missing data. So it says the ``_FillValue`` attribute or nothing, and where unwritten chunks read as
-another value they are given explicit bytes (:func:`explicit_fill`).
+another value they are given explicit bytes (:func:`explicit_fill`). So are places that no granule holds, which read as
+``_FillValue`` (:func:`explicit_gap`).
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
-from drystone.codecs.chain import Codec, CodecChain
+from drystone.codecs.chain import Codec
 from drystone.codecs.zarr_forms import (
     attributes_v2,
     attributes_v3,
@@ -29,93 +33,40 @@ from drystone.codecs.zarr_forms import (
     fill_v2,
     fill_v3,
     mask_fill_v2,
-    packed_dtype,
 )
 from drystone.codecs.zarr_names import name_problem
-from drystone.errors import UnsupportedError
+from drystone.emit.gaps import says_missing
+from drystone.emit.layout import Layout
+from drystone.errors import PlanError, UnsupportedError
 from drystone.model.array import GroupSpec
 from drystone.model.placement import Combined, CombinedArray
+from drystone.plan.coverage import Coverage
 
 __all__ = [
+    "NO_OPTIONS",
     "Layout",
     "array_v2",
     "array_v3",
     "explicit_fill",
+    "explicit_gap",
     "group_v3",
     "groups_of",
     "layouts",
+    "run_lengths",
+    "settings",
     "skipped",
-    "spelled_out",
     "strict_json",
 ]
 
 NATIVE_LIMIT = 16 << 20  # bytes of an array that is written natively because no reference can say it
-_NATIVE_CHUNK = 16 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How one array is stored in the published form.
+NO_OPTIONS: Mapping[str, object] = MappingProxyType({})
 
-    Parameters
-    ----------
-    array
-        The combined array.
-    native
-        True where its values are written, False where its chunks are references.
-    dtype, chunk_shape, codecs
-        Of the stored chunks.
-    fill
-        One stored element, or None.
-    """
 
-    array: CombinedArray
-    native: bool
-    dtype: np.dtype
-    chunk_shape: tuple[int, ...]
-    codecs: CodecChain
-    fill: bytes | None
-
-    @classmethod
-    def virtual(cls, array: CombinedArray) -> Layout:
-        """References in the source's own chain.
-
-        Raises
-        ------
-        UnsupportedError
-            The source's chunks are no Zarr grid.
-        """
-        size = array.grid.regular_shape
-        if array.unaligned is not None or size is None:
-            reason = array.unaligned or "its chunks have different sizes along an axis"
-            raise UnsupportedError(reason, kind="unaligned", array=array.path)
-        return cls(array, False, array.stored_dtype, size, array.codecs, array.fill)
-
-    @classmethod
-    def written(cls, array: CombinedArray, compressor: Codec) -> Layout:
-        """Values written again: little-endian, fields without gaps, one chunk up to 16 MiB."""
-        text = array.dtype.kind == "T"
-        dtype = packed_dtype(array.dtype)
-        row = max(1, math.prod(array.shape[1:]) * dtype.itemsize)
-        chunk = tuple(max(1, n) for n in array.shape)
-        if chunk and math.prod(chunk) * dtype.itemsize > _NATIVE_CHUNK:
-            chunk = (max(1, min(chunk[0], _NATIVE_CHUNK // row)), *chunk[1:])
-        ordered = not text and dtype.newbyteorder("S") != dtype
-        first = Codec.of("vlen-utf8") if text else Codec.of("bytes", **({"endian": "little"} if ordered else {}))
-        fill = None if array.fill is None or text else array.fill_scalar.astype(dtype).tobytes()
-        if not fill_survives(fill, dtype):
-            fill = None  # every chunk is written: nothing reads as fill
-        return cls(array, True, dtype, chunk, CodecChain.of(first, compressor), fill)
-
-    @property
-    def grid_shape(self) -> tuple[int, ...]:
-        """Chunks along each axis."""
-        return tuple(-(-n // c) for n, c in zip(self.array.shape, self.chunk_shape, strict=True))
-
-    @property
-    def n_chunks(self) -> int:
-        """Chunks in all."""
-        return math.prod(self.grid_shape)
+def settings(options: Mapping[str, object]) -> str:
+    """The options that decide what is published, as text."""
+    return " ".join(f"{key}={options[key]}" for key in ("grid", "crop", "coverage") if options.get(key, "regular") != "regular")
 
 
 def strict_json(value: object) -> bytes:
@@ -137,13 +88,44 @@ def array_v3(layout: Layout) -> dict[str, object]:
         "node_type": "array",
         "shape": list(array.shape),
         "data_type": data_type_v3(layout.dtype),
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(layout.chunk_shape)}},
+        "chunk_grid": _chunk_grid(layout),
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
         "fill_value": fill_v3(layout.fill, layout.dtype),
-        "codecs": codecs_v3(layout.codecs, layout.dtype),
+        "codecs": [*_crop(layout), *codecs_v3(layout.codecs, layout.dtype)],
         "attributes": attributes_v3(array.attributes, layout.dtype),
         "dimension_names": list(array.dims),
     }
+
+
+def _crop(layout: Layout) -> list[dict[str, object]]:
+    """The codec that makes blocks of the source's shape fit, where they are larger than the grid's chunks."""
+    if layout.block is None:
+        return []
+    return [{"name": "drystone.crop", "configuration": {"block": list(layout.block)}}]
+
+
+def _chunk_grid(layout: Layout) -> dict[str, object]:
+    regular = layout.regular
+    if regular is not None:
+        return {"name": "regular", "configuration": {"chunk_shape": list(regular)}}
+    # lists on every axis: zarr takes a number for a regular one, Icechunk does not
+    shapes = [run_lengths([e] if isinstance(e, int) else e) for e in layout.edges]
+    return {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": shapes}}
+
+
+def run_lengths(sizes: Sequence[int]) -> list[int | list[int]]:
+    """Sizes as zarr writes them: runs as ``[size, times]`` where that is shorter.
+
+    Examples
+    --------
+    >>> run_lengths((31, 28, 31)), run_lengths((5, 5, 5, 2))
+    ([31, 28, 31], [[5, 3], 2])
+    """
+    runs: list[int | list[int]] = []
+    for size, run in itertools.groupby(sizes):
+        n = sum(1 for _ in run)
+        runs.append(size if n == 1 else [size, n])
+    return runs if len(runs) < len(sizes) else list(sizes)
 
 
 def group_v3(group: GroupSpec) -> dict[str, object]:
@@ -168,7 +150,7 @@ def array_v2(layout: Layout) -> tuple[dict[str, object], dict[str, object]]:
         "dtype": data_type_v2(layout.dtype),
         "compressor": compressor,
         "filters": filters,
-        "fill_value": mask_fill_v2(layout.fill, array.attributes, layout.dtype, sparse=False),
+        "fill_value": _fill_of_v2(layout),
         "order": "C",
         "dimension_separator": ".",
     }
@@ -176,21 +158,40 @@ def array_v2(layout: Layout) -> tuple[dict[str, object], dict[str, object]]:
     return zarray, zattrs
 
 
-def explicit_fill(layout: Layout) -> bool:
-    """Whether a Zarr 2 form must spell out unwritten chunks: its ``fill_value`` says something else than they read as."""
-    said = mask_fill_v2(layout.fill, layout.array.attributes, layout.dtype, sparse=False)
-    if said is None:
+def _fill_of_v2(layout: Layout) -> object:
+    return mask_fill_v2(layout.array.fill, layout.array.attributes, layout.dtype, sparse=False)
+
+
+def explicit_fill(layout: Layout, version: int) -> NDArray[np.generic] | None:
+    """The element that chunks which a granule left unwritten must be given bytes of; None where leaving them out says it."""
+    if layout.native:
+        return None
+    fill = layout.array.fill_scalar
+    return None if _reads_as(layout, fill, version) else fill
+
+
+def explicit_gap(layout: Layout, version: int) -> NDArray[np.generic] | None:
+    """The element that places which no granule holds must be given bytes of; None where there are none, or nothing says it."""
+    if layout.native or layout.gaps is None:
+        return None
+    gap = layout.array.gap_scalar
+    return None if _reads_as(layout, gap, version) else gap
+
+
+def _reads_as(layout: Layout, element: NDArray[np.generic], version: int) -> bool:
+    """Whether a chunk that is not there reads as an element, bit for bit."""
+    stored = element.astype(layout.dtype).tobytes()
+    if version == 3:
+        said = bytes(layout.dtype.itemsize) if layout.fill is None else layout.fill
+        return said == stored and fill_survives(layout.fill, layout.dtype)
+    mask = _fill_of_v2(layout)
+    if mask is None:
         # to zarr no fill value means zeros, but for times, where it means none
-        return layout.dtype.kind in "mM" or (layout.fill is not None and any(layout.fill))
+        return layout.dtype.kind not in "mM" and not any(stored)
     try:
-        return strict_json(fill_v2(layout.fill, layout.dtype)) != strict_json(said)
+        return strict_json(fill_v2(stored, layout.dtype)) == strict_json(mask)
     except UnsupportedError:  # a NaN that Zarr 2 cannot say
-        return True
-
-
-def spelled_out(layout: Layout) -> bool:
-    """Whether unwritten chunks must be given bytes in Zarr 3, since readers lose bits of its ``fill_value``."""
-    return not layout.native and not fill_survives(layout.fill, layout.dtype)
+        return False
 
 
 def groups_of(combined: Combined) -> tuple[GroupSpec, ...]:
@@ -198,10 +199,13 @@ def groups_of(combined: Combined) -> tuple[GroupSpec, ...]:
     return tuple(g for g in combined.groups if name_problem(g.path) is None)
 
 
-def layouts(combined: Combined, version: int, compressor: Codec) -> tuple[dict[str, Layout], dict[str, str]]:
+def layouts(
+    combined: Combined, version: int, compressor: Codec, options: Mapping[str, object]
+) -> tuple[dict[str, Layout], dict[str, str]]:
     """The layout of every array that this Zarr version can hold, and the reason for every other.
 
-    Coordinates whose values are known and text are native; so is an array of at most 16 MiB that no reference can say.
+    Coordinates whose values are known and text are native; so is an array of at most 16 MiB that no reference can say, and
+    any that no granule holds.
 
     Parameters
     ----------
@@ -211,6 +215,8 @@ def layouts(combined: Combined, version: int, compressor: Codec) -> tuple[dict[s
         2 or 3.
     compressor
         Of native chunks.
+    options
+        ``grid``, ``crop`` and ``coverage`` of the output.
 
     Returns
     -------
@@ -225,20 +231,20 @@ def layouts(combined: Combined, version: int, compressor: Codec) -> tuple[dict[s
             problems[array.path] = problem
             continue
         try:
-            good[array.path] = _layout(array, array.path in combined.coordinates, version, compressor)
-        except UnsupportedError as error:
+            good[array.path] = _layout(array, combined, version, compressor, options)
+        except (PlanError, UnsupportedError) as error:
             problems[array.path] = error.message
     return good, problems
 
 
-def _layout(array: CombinedArray, known: bool, version: int, compressor: Codec) -> Layout:
+def _layout(array: CombinedArray, combined: Combined, version: int, compressor: Codec, options: Mapping[str, object]) -> Layout:
     native = Layout.written(array, compressor)
-    if known or array.dtype.kind == "T":
+    gaps = _gaps(array, combined, version, options)
+    if array.path in combined.coordinates or array.made or array.dtype.kind == "T":
         _prove(native, version)
         return native
     try:
-        virtual = Layout.virtual(array)
-        _prove(virtual, version)
+        virtual = _virtual(array, gaps, version, options)
     except UnsupportedError as error:
         if math.prod(array.shape) * array.dtype.itemsize > NATIVE_LIMIT:
             raise
@@ -250,10 +256,57 @@ def _layout(array: CombinedArray, known: bool, version: int, compressor: Codec) 
     return virtual
 
 
+def _virtual(array: CombinedArray, gaps: Coverage | None, version: int, options: Mapping[str, object]) -> Layout:
+    virtual = replace(Layout.virtual(array, version, options), gaps=gaps)
+    if gaps is not None and version == 3 and not any(v.sparse for v in array.variants):
+        # no granule leaves a chunk out, so the fill value is free to say what gaps read as
+        virtual = replace(virtual, fill=array.gap_scalar.astype(virtual.dtype).tobytes())
+    _prove(virtual, version)
+    return virtual
+
+
+def _gaps(array: CombinedArray, combined: Combined, version: int, options: Mapping[str, object]) -> Coverage | None:
+    """What granules hold, where they leave gaps.
+
+    Raises
+    ------
+    UnsupportedError
+        ``gaps``: a gap would pass for data.
+    """
+    if array.made or _is_axis(array, combined):
+        return None
+    coverage = Coverage.of(array)
+    if not coverage.has_gaps:
+        return None
+    if not options.get("coverage") and not says_missing(array, version):
+        start, stop = next(coverage.gaps())
+        fill = "" if array.dtype.kind == "T" else f" as {array.fill_scalar[()]!s}"
+        raise UnsupportedError(
+            f"{array.path}: no granule holds {_box(array, start, stop)}, and it has no _FillValue (of its own type) that could "
+            f"say so: the gap would read{fill} and pass for data; say `coverage: true` for this output, which publishes what "
+            "was held beside it, or combine: {gaps: error}, or leave the array out",
+            kind="gaps",
+            array=array.path,
+        )
+    return coverage
+
+
+def _is_axis(array: CombinedArray, combined: Combined) -> bool:
+    """Whether it is the coordinate of its one dimension, whose values are known where no granule is."""
+    return array.path in combined.coordinates and array.dims == (array.name,)
+
+
+def _box(array: CombinedArray, start: tuple[int, ...], stop: tuple[int, ...]) -> str:
+    part = [
+        f"{name} {a} to {b}" for name, a, b, n in zip(array.dims, start, stop, array.shape, strict=True) if (a, b) != (0, n)
+    ]
+    return ", ".join(part) or "any of it"
+
+
 def _prove(layout: Layout, version: int) -> None:
     """Build the metadata once; what has no exact form raises."""
     document: object = array_v3(layout) if version == 3 else array_v2(layout)
-    if version == 3 and spelled_out(layout) and any(v.sparse for v in layout.array.variants):
+    if version == 3 and explicit_fill(layout, 3) is not None and any(v.sparse for v in layout.array.variants):
         raise UnsupportedError(
             f"{layout.array.path}: its unwritten chunks read as a NaN whose bits zarr loses in a fill value, and there are too "
             "many to give each one bytes; publish it as a store (rechunk)",

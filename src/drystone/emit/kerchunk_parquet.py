@@ -16,11 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drystone.codecs.chain import Codec
-from drystone.codecs.encode import encode_chunk
 from drystone.emit.addresses import fsspec_address
-from drystone.emit.columns import MISSING, Positional, Slice
-from drystone.emit.documents import Layout, array_v2, explicit_fill, groups_of, layouts, skipped, strict_json
+from drystone.emit.columns import GAP, MISSING, Positional, Slice
+from drystone.emit.documents import (
+    NO_OPTIONS,
+    Layout,
+    array_v2,
+    explicit_fill,
+    explicit_gap,
+    groups_of,
+    layouts,
+    skipped,
+    strict_json,
+)
 from drystone.emit.folder import Folder, fingerprint
+from drystone.emit.gaps import gap_chunks
+from drystone.emit.layout import ConstantChunks
 from drystone.emit.native import native_chunks
 from drystone.emit.proof import proof
 from drystone.errors import ConfigError
@@ -50,9 +61,9 @@ class KerchunkParquetEmitter:
     raises if it must not), ``owned`` (what lies at the target is known to be the caller's own).
     """
 
-    def problems(self, combined: Combined) -> dict[str, str]:
+    def problems(self, combined: Combined, options: Mapping[str, object] = NO_OPTIONS) -> dict[str, str]:
         """Arrays that Zarr 2 cannot hold, each with the reason."""
-        return layouts(combined, 2, _DEFLATE)[1]
+        return layouts(combined, 2, _DEFLATE, options)[1]
 
     def emit(self, view: ReferenceView, target: Store, key: str, options: Mapping[str, object]) -> OutputIdentity:
         """Write the form; nothing is visible before it is whole.
@@ -69,7 +80,7 @@ class KerchunkParquetEmitter:
         GranuleChanged, GranuleMissing
             A granule is no longer what was scanned; nothing was published.
         """
-        good, problems = layouts(view.combined, 2, _DEFLATE)
+        good, problems = layouts(view.combined, 2, _DEFLATE, options)
         skipped(options, problems, _FORM)
         record_size = _record_size(options, good)
         if target.root is None:
@@ -116,22 +127,24 @@ def _metadata(combined: Combined, good: Mapping[str, Layout]) -> dict[str, objec
 
 
 def _partitions(view: ReferenceView, layout: Layout, size: int, ids: NDArray[np.int32]) -> Iterator[pa.Table]:
-    fill: bytes | None = None
+    constant: dict[int, bytes] = {}
     with Positional(layout.n_chunks) as columns:
         if layout.native:
             for number, (_, data) in enumerate(native_chunks(layout, view.values(layout.array.path))):
                 columns.add_raw(number, data)
         else:
             columns.fill(view, layout.array.path, ids)
-            if explicit_fill(layout):
-                block = np.full(layout.chunk_shape, layout.array.fill_scalar)
-                fill = encode_chunk(block, layout.codecs, layout.dtype)
+            if layout.gaps is not None:
+                columns.mark_gaps(gap_chunks(layout.array, layout.gaps), layout.grid_shape)
+            for kind, element in ((MISSING, explicit_fill(layout, 2)), (GAP, explicit_gap(layout, 2))):
+                if element is not None:
+                    constant[kind] = ConstantChunks(layout, element)((0,) * len(layout.edges))
         for part in columns.slices(size):
-            yield _table(view, part, size, ids, fill)
+            yield _table(view, part, size, ids, constant)
 
 
-def _table(view: ReferenceView, part: Slice, size: int, ids: NDArray[np.int32], fill: bytes | None) -> pa.Table:
-    """One file: ``size`` rows, the rows past the array's last chunk being missing."""
+def _table(view: ReferenceView, part: Slice, size: int, ids: NDArray[np.int32], constant: Mapping[int, bytes]) -> pa.Table:
+    """One file: ``size`` rows, the rows past the array's last chunk being missing; ``constant`` are bytes by kind of hole."""
     import pyarrow as pa
 
     n = len(part.granule)
@@ -143,9 +156,9 @@ def _table(view: ReferenceView, part: Slice, size: int, ids: NDArray[np.int32], 
     raw_codes = np.full(size, -1, np.int32)
     blobs = list(part.raw.values())
     raw_codes[list(part.raw)] = np.arange(len(blobs), dtype=np.int32)
-    if fill is not None:
-        raw_codes[:n][part.granule == MISSING] = len(blobs)
-        blobs.append(fill)
+    for kind, data in constant.items():
+        raw_codes[:n][part.granule == kind] = len(blobs)
+        blobs.append(data)
     return pa.table(
         [
             dictionary((code - first).astype(np.int32), urls, pa.string()),

@@ -19,7 +19,7 @@ from drystone.protocols import ReferenceView
 __all__ = ["LEDGER_GROUP", "Ledger"]
 
 LEDGER_GROUP = "drystone_ledger"
-_LAYOUT = 1  # of references, native chunks and ledger; a change of any of them makes a new commit
+_LAYOUT = 2  # of references, native chunks and ledger; a change of any of them makes a new commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,9 @@ def _feed_combined(h: hashlib.blake2b, combined: Combined, paths: list[str]) -> 
         array = combined.array(path)
         h.update(array.to_json().encode())
         p = array.placements
-        for column in (p.granule_id, p.src_offset, p.count, p.dest, p.variant):
+        for tile in p.tiles:
+            h.update(tile.to_json().encode())
+        for column in (p.granule_id, p.src_offset, p.count, p.dest, p.variant, p.tile):
             h.update(np.ascontiguousarray(column).tobytes())
         values = combined.coordinates.get(path)
         if values is not None:

@@ -17,6 +17,7 @@ from drystone.errors import GranuleChanged, GranuleMissing, StorageError
 from drystone.model.chunk_rows import RowBatch
 from drystone.model.granule import Granule
 from drystone.model.placement import Combined, CombinedArray
+from drystone.plan.cropping import cropped
 from drystone.protocols import PublicRoot, RowSource
 from drystone.storage.address import Places, split_address
 from drystone.storage.stamp import Stamp
@@ -191,31 +192,37 @@ class TableView:
         TableError
             The rows are not those that the placements call for.
         """
-        array = self.combined.array(path)
+        array = self._array(path)
         placer = Placer(array)
         ids = array.placements.granule_id
         if np.all(ids[1:] > ids[:-1]):
-            for batch in self.rows.rows(path, ids):
+            for batch in self.rows.rows(array.inner, ids):
                 yield placer.place(batch)[0]
         else:
             for window in self._windows(ids):
-                yield from self._ordered(path, placer, window)
+                yield from self._ordered(array, placer, window)
         placer.finish()
 
-    def _windows(self, ids: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
-        """Granules in order of placement, cut so that a window's rows fit in memory."""
+    def _array(self, path: str) -> CombinedArray:
+        """An array as it is published: one whose padded chunks the codec ``drystone.crop`` makes fit has their grid."""
+        array = self.combined.array(path)
+        return cropped(array) or array
+
+    def _windows(self, ids: NDArray[np.int32]) -> Iterator[slice]:
+        """Positions of placements, cut so that a window's rows fit in memory."""
         start = rows = 0
         for i, granule_id in enumerate(ids.tolist()):
             rows += self.granule(granule_id).n_rows
             if rows >= _WINDOW_ROWS:
-                yield ids[start : i + 1]
+                yield slice(start, i + 1)
                 start, rows = i + 1, 0
         if start < len(ids):
-            yield ids[start:]
+            yield slice(start, len(ids))
 
-    def _ordered(self, path: str, placer: Placer, window: NDArray[np.int32]) -> Iterator[RowBatch]:
+    def _ordered(self, array: CombinedArray, placer: Placer, window: slice) -> Iterator[RowBatch]:
         """A window's rows sorted by placement; rows that arrive in order already are passed on as they come."""
-        batches = [placer.place(b) for b in self.rows.rows(path, np.sort(window))]
+        ids = np.unique(array.placements.granule_id[window])
+        batches = [placer.place(b, window) for b in self.rows.rows(array.inner, ids)]
         whole = _join([b for b, _ in batches])
         if whole is not None:
             yield reorder(whole, np.argsort(np.concatenate([at for _, at in batches]), kind="stable"))
@@ -229,7 +236,7 @@ class TableView:
 
     def encoded(self, path: str, coords: tuple[int, ...]) -> bytes | None:
         """One chunk re-encoded in the array's own chain; None if unwritten."""
-        return self.fetcher.encoded_chunk(self.combined.array(path), coords)
+        return self.fetcher.encoded_chunk(self._array(path), coords)
 
 
 def _plain_url(root: str | None, url: str) -> str:

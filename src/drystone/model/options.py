@@ -222,6 +222,11 @@ class OutputOptions:
     crop: bool = False
     coverage: bool = False
 
+    @property
+    def emitted(self) -> dict[str, object]:
+        """What emitters are told of it."""
+        return {"grid": self.grid, "crop": self.crop, "coverage": self.coverage}
+
 
 @dataclass(frozen=True, slots=True)
 class ReadPattern:

@@ -172,7 +172,7 @@ def _run_virtual(
     if output.form == "icechunk":
         sweep_unborn(store, key)
     proved = _Proof(archive, whole, plan, progress)
-    identity = emitter.emit(view, store, key, {"fence": check, "proof": proved, "owned": True})
+    identity = emitter.emit(view, store, key, {"fence": check, "proof": proved, "owned": True, **output.emitted})
     progress.finish(f"emit {output.form}")
     fresh = before is None or before.identity != identity.identity or before.arrays != plan.published
     if fresh and not proved.verified:

@@ -1,0 +1,120 @@
+"""Which places of an array any granule holds: its gaps as boxes, and coverage as an array.
+
+Placements are boxes. The ends of all of them cut the array into a coarse grid, whose cells are wholly held or wholly not;
+each box adds one to its cells, by differences at its corners and a cumulative sum an axis, as in
+:mod:`drystone.grid.alignment`. A cell that is held twice is an error here: two granules would write one chunk.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drystone.errors import PlanError
+from drystone.model.placement import CombinedArray
+
+__all__ = ["Coverage"]
+
+type Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What granules hold of one array, on a coarse grid.
+
+    Parameters
+    ----------
+    edges
+        Per axis of the whole, int64: first element of each cell, then the extent.
+    held
+        bool, one a cell.
+
+    Examples
+    --------
+    >>> from drystone.plan.coverage import Coverage
+    >>> c = Coverage((np.array([0, 4, 6, 10]), np.array([0, 3])), np.array([[True], [False], [True]]))
+    >>> c.has_gaps, list(c.gaps()), c.along(0).tolist()
+    (True, [((4, 0), (6, 3))], [True, True, True, True, False, False, True, True, True, True])
+    """
+
+    edges: tuple[Int64, ...]
+    held: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, array: CombinedArray) -> Coverage:
+        """Of the placements of an array that granules hold.
+
+        Raises
+        ------
+        PlanError
+            ``placements-overlap``: two placements hold one element.
+        """
+        shape, p = array.shape, array.placements
+        if 0 in shape:
+            return cls(tuple(np.unique([0, n]) for n in shape), np.ones(tuple(min(1, n) for n in shape), np.bool_))
+        starts, stops = _boxes(array)
+        held = np.all(stops > starts, axis=1)
+        starts, stops = starts[held], stops[held]
+        edges = tuple(
+            np.unique(np.concatenate([[0, n], starts[:, d], stops[:, d]])).astype(np.int64) for d, n in enumerate(shape)
+        )
+        times = np.zeros(tuple(len(e) for e in edges), np.int32)
+        low = np.stack([np.searchsorted(e, starts[:, d]) for d, e in enumerate(edges)]) if shape else np.zeros((0, len(p)), int)
+        high = np.stack([np.searchsorted(e, stops[:, d]) for d, e in enumerate(edges)]) if shape else low
+        for corner in itertools.product((0, 1), repeat=len(shape)):
+            at = tuple(high[d] if c else low[d] for d, c in enumerate(corner))
+            np.add.at(times, at, -1 if sum(corner) % 2 else 1)
+        for d in range(len(shape)):
+            np.cumsum(times, axis=d, out=times)
+        times = times[tuple(slice(0, -1) for _ in shape)]
+        if not shape:
+            times = np.asarray(min(len(p), 1), np.int32)
+        twice = np.argwhere(times > 1)
+        if len(twice):
+            cell = tuple(int(e[i]) for e, i in zip(edges, twice[0].tolist(), strict=True))
+            raise PlanError(
+                f"{array.path}: two granules hold the element {cell}; which one counts is for combine to say",
+                kind="placements-overlap",
+                array=array.path,
+            )
+        return cls(edges, times == 1)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether some element is held by no granule."""
+        return not bool(self.held.all())
+
+    def gaps(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """Start and stop, in elements, of disjoint boxes that make up what no granule holds."""
+        for cell in np.argwhere(~self.held).tolist():
+            yield (
+                tuple(int(e[i]) for e, i in zip(self.edges, cell, strict=True)),
+                tuple(int(e[i + 1]) for e, i in zip(self.edges, cell, strict=True)),
+            )
+
+    def along(self, *axes: int) -> NDArray[np.bool_]:
+        """Elements of some axes: True where granules hold all of it on the other axes."""
+        others = tuple(d for d in range(self.held.ndim) if d not in axes)
+        out: NDArray[np.bool_] = self.held.all(axis=others)
+        for i, d in enumerate(axes):
+            out = np.repeat(out, np.diff(self.edges[d]), axis=i)
+        return out
+
+
+def _boxes(array: CombinedArray) -> tuple[Int64, Int64]:
+    """Start and stop of every placement: int64 (n, rank) each."""
+    p, shape = array.placements, array.shape
+    if p.tiles:
+        tile = p.tile if len(p.tile) else np.zeros(len(p), np.int32)
+        starts = np.array([t.dest for t in p.tiles], np.int64).reshape(len(p.tiles), -1)[tile]
+        stops = np.array([t.stop for t in p.tiles], np.int64).reshape(len(p.tiles), -1)[tile]
+    else:
+        starts = np.zeros((len(p), len(shape)), np.int64)
+        stops = np.tile(np.array(shape, np.int64), (len(p), 1))
+    if p.axis is not None:
+        starts[:, p.axis], stops[:, p.axis] = p.dest, p.dest + p.count
+    return starts, stops
