@@ -63,8 +63,6 @@ class ReferenceWriter:
 
     Parameters
     ----------
-    store
-        Of a writable session.
     path
         The array.
     containers
@@ -75,13 +73,12 @@ class ReferenceWriter:
 
     def __init__(
         self,
-        store: icechunk.IcechunkStore,
         view: ReferenceView,
         path: str,
         containers: frozenset[str],
         checksums: Callable[[bool], bool],
     ) -> None:
-        self._store, self._view, self._path, self._containers = store, view, path, containers
+        self._view, self._path, self._containers = view, path, containers
         self._checksums = checksums
         self.count = 0
 
@@ -100,8 +97,8 @@ class ReferenceWriter:
         checksum = checksum_of(self._view.stamp(granule_id), root.url) if self._checksums(root.remapped) else None
         return _Source(location, checksum)
 
-    def send(self, batch: RowBatch, rows: NDArray[np.intp]) -> None:
-        """Send some rows of a batch, all of them plain references."""
+    def send(self, store: icechunk.IcechunkStore, batch: RowBatch, rows: NDArray[np.intp]) -> None:
+        """Send some rows of a batch, all of them plain references, to the store of a writable session."""
         if not len(rows):
             return
         coords = batch.coords[:, rows].astype(np.int64)
@@ -111,13 +108,14 @@ class ReferenceWriter:
         for group, one_checksum in _groups(sources, where):
             part = (coords[:, group], where[group], sources, offset[group], length[group])
             if one_checksum:
-                self._box(*part, sources[int(where[group[0]])].checksum)
+                self._box(store, *part, sources[int(where[group[0]])].checksum)
             else:
-                self._singles(*part)
+                self._singles(store, *part)
         self.count += len(rows)
 
     def _box(
         self,
+        store: icechunk.IcechunkStore,
         coords: NDArray[np.int64],
         where: NDArray[np.intp],
         sources: list[_Source],
@@ -130,14 +128,14 @@ class ReferenceWriter:
         cells = math.prod(shape)
         n = len(where)
         if cells > _HOLES * n + 1024:
-            self._singles(coords, where, sources, offset, length)
+            self._singles(store, coords, where, sources, offset, length)
             return
         number = np.ravel_multi_index(tuple(coords - low[:, None]), shape) if shape else np.zeros(n, np.int64)
         names = np.array(["", *(s.location for s in sources)], object)
         pick = np.zeros(cells, np.intp)
         offsets, lengths = np.zeros(cells, np.uint64), np.zeros(cells, np.uint64)
         pick[number], offsets[number], lengths[number] = where + 1, offset, length
-        failed = self._store.set_virtual_refs_arr(
+        failed = store.set_virtual_refs_arr(
             self._path,
             shape,
             names[pick].tolist(),
@@ -151,6 +149,7 @@ class ReferenceWriter:
 
     def _singles(
         self,
+        store: icechunk.IcechunkStore,
         coords: NDArray[np.int64],
         where: NDArray[np.intp],
         sources: list[_Source],
@@ -164,7 +163,7 @@ class ReferenceWriter:
             s = sources[w]
             etag, changed = (s.checksum, None) if isinstance(s.checksum, str) else (None, s.checksum)
             specs.append(icechunk.VirtualChunkSpec(index, s.location, o, n, etag, changed))
-        self._check(self._store.set_virtual_refs(self._path, specs, validate_containers=False))
+        self._check(store.set_virtual_refs(self._path, specs, validate_containers=False))
 
     def _check(self, failed: list[tuple[int, ...]] | None) -> None:
         # the library returns what it did not store instead of raising, and such chunks would read as fill

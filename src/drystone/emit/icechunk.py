@@ -1,7 +1,7 @@
 """Icechunk: virtual references with history.
 
-One commit holds everything: metadata, natively written values, references with checksums, and the ledger. It is made on a
-branch of its own, proved there, and ``main`` moves to it in one step. References
+One snapshot holds everything: metadata, natively written values, references with checksums, and the ledger. It is made on
+a branch of its own (:mod:`~drystone.emit.icechunk_staging`), proved there, and ``main`` moves to it in one step. References
 name their granules as ``vcc://<place>/<key>``, so that an archive moves by editing the container, which a rerun does.
 Readers of a repository see the old state or the new one; a run that fails leaves unreferenced objects at most.
 """
@@ -22,6 +22,7 @@ from drystone.emit.columns import check_states, chunk_bytes
 from drystone.emit.documents import Layout, array_v3, group_v3, groups_of, layouts, skipped, spelled_out, strict_json
 from drystone.emit.icechunk_count import count_chunks, run_in_zarr
 from drystone.emit.icechunk_repo import containers_differ, open_or_create, repository_config, storage
+from drystone.emit.icechunk_staging import MAIN, Staging
 from drystone.emit.ledger import LEDGER_GROUP, Ledger
 from drystone.emit.native import native_chunks
 from drystone.emit.proof import proof
@@ -41,8 +42,6 @@ __all__ = ["IcechunkEmitter"]
 
 _FORM = "icechunk"
 _ZSTD = Codec.of("zstd", level=3)
-_BRANCH = "main"
-_STAGING = "drystone-staging"  # holds a commit until it is proved; readers of main never see it before
 
 
 # the system's words in Icechunk's errors: kind and remedy
@@ -92,8 +91,6 @@ class IcechunkEmitter:
         StorageError
             Writing failed, or what was stored is not what was sent.
         """
-        import icechunk
-
         good, problems = layouts(view.combined, 3, _ZSTD)
         skipped(options, problems, _FORM)
         checksums = _checksums(options)
@@ -110,33 +107,17 @@ class IcechunkEmitter:
                 if containers_differ(repo, roots):
                     check()
                     _reconfigured(place, repo, roots, good)
-                return OutputIdentity(_FORM, address, repo.lookup_branch(_BRANCH))
+                return OutputIdentity(_FORM, address, repo.lookup_branch(MAIN))
             repo = _reconfigured(place, repo, roots, good)
-            tip = _staged_anew(repo)
-            session = repo.writable_session(_STAGING)
-            sent = _write(session, view, good, ledger, checksums)
+            staging = Staging(repo, check, str(options.get("message", _message(view, good))))
+            sent = _write(staging, view, good, ledger, checksums)
             view.recheck()
-            check()
-            snapshot = session.commit(
-                str(options.get("message", _message(view, good))),
-                {"drystone": {"fingerprint": ledger.fingerprint, "granules": len(ledger.granule_id)}},
-            )
-            _prove(place, snapshot, sent)
+            about: dict[str, object] = {"fingerprint": ledger.fingerprint, "granules": len(ledger.granule_id)}
+            snapshot = staging.commit({"drystone": about})
+            _prove(staging.is_tip_of(place, snapshot), snapshot, sent)
             proof(options, address, snapshot)
-            check()
-            repo.reset_branch(_BRANCH, snapshot, from_snapshot_id=tip)
-            _is_tip(icechunk.Repository.open(place), _BRANCH, snapshot)
-            repo.delete_branch(_STAGING)
+            staging.publish(place, snapshot)
         return OutputIdentity(_FORM, address, snapshot)
-
-
-def _staged_anew(repo: icechunk.Repository) -> str:
-    """A staging branch at the tip of main, in place of one that a killed run left; returns the tip."""
-    tip = repo.lookup_branch(_BRANCH)
-    if _STAGING in repo.list_branches():
-        repo.delete_branch(_STAGING)
-    repo.create_branch(_STAGING, tip)
-    return tip
 
 
 def _no_fence() -> None:
@@ -197,7 +178,7 @@ def _last_fingerprint(repo: icechunk.Repository, address: str) -> str | None:
     """The fingerprint in the newest ledger; None for an empty repository."""
     import zarr
 
-    store = repo.readonly_session(_BRANCH).store
+    store = repo.readonly_session(MAIN).store
     if run_in_zarr(store.is_empty("")):
         return None
     try:
@@ -223,22 +204,25 @@ def _chunk_key(path: str, coords: tuple[int, ...]) -> str:
 
 
 def _write(
-    session: icechunk.Session,
+    staging: Staging,
     view: ReferenceView,
     good: Mapping[str, Layout],
     ledger: Ledger,
     checksums: Callable[[bool], bool],
 ) -> dict[str, _Sent]:
-    """Replace everything in the session; what was sent, by path."""
-    store = session.store
+    """Replace everything on the branch; what was sent, by path."""
+    store = staging.store
     run_in_zarr(store.clear())
     for group in groups_of(view.combined):
         _put(store, f"{group.path.strip('/')}/zarr.json".lstrip("/"), strict_json(group_v3(group)))
     sent = {}
     for path, layout in good.items():
-        _put(store, f"{path[1:]}/zarr.json", strict_json(array_v3(layout)))
-        sent[path] = _write_native(store, view, layout) if layout.native else _write_references(store, view, layout, checksums)
-    _write_ledger(store, ledger)
+        _put(staging.store, f"{path[1:]}/zarr.json", strict_json(array_v3(layout)))
+        if layout.native:
+            sent[path] = _write_native(staging.store, view, layout)
+        else:
+            sent[path] = _write_references(staging, view, layout, checksums)
+    _write_ledger(staging.store, ledger)
     return sent
 
 
@@ -250,22 +234,21 @@ def _write_native(store: icechunk.IcechunkStore, view: ReferenceView, layout: La
     return _Sent(0, n)
 
 
-def _write_references(
-    store: icechunk.IcechunkStore, view: ReferenceView, layout: Layout, checksums: Callable[[bool], bool]
-) -> _Sent:
+def _write_references(staging: Staging, view: ReferenceView, layout: Layout, checksums: Callable[[bool], bool]) -> _Sent:
     path, native = layout.array.path, 0
-    names = frozenset(c.name for c in (store.session.config.virtual_chunk_containers or {}).values() if c.name)
-    writer = ReferenceWriter(store, view, path, names, checksums)
+    containers = staging.store.session.config.virtual_chunk_containers or {}
+    writer = ReferenceWriter(view, path, frozenset(c.name for c in containers.values() if c.name), checksums)
     fill = (
         encode_chunk(np.full(layout.chunk_shape, layout.array.fill_scalar), layout.codecs, layout.dtype)
         if spelled_out(layout)
         else None
     )
     for batch in view.references(path):
+        store = staging.store
         check_states(batch, path)
         plain = batch.state == State.REFERENCED
         plain[list(batch.masks)] = False
-        writer.send(batch, np.flatnonzero(plain))
+        writer.send(store, batch, np.flatnonzero(plain))
         rest = ~plain & (batch.state != State.MISSING)
         for i in np.flatnonzero(rest).tolist():
             data = chunk_bytes(view, path, batch, i)
@@ -277,6 +260,7 @@ def _write_references(
             for coords in unwritten:
                 _put(store, _chunk_key(path, tuple(coords)), fill)
             native += len(unwritten)
+        staging.sent(len(batch))
     return _Sent(writer.count, native)
 
 
@@ -295,18 +279,14 @@ def _write_ledger(store: icechunk.IcechunkStore, ledger: Ledger) -> None:
         array[:] = column
 
 
-def _prove(place: icechunk.Storage, snapshot: str, sent: Mapping[str, _Sent]) -> None:
-    """Open the repository anew and count every array's chunks in the manifests that readers will read.
+def _prove(repo: icechunk.Repository, snapshot: str, sent: Mapping[str, _Sent]) -> None:
+    """Count every array's chunks in the manifests that readers will read, of a repository that was opened anew.
 
     Raises
     ------
     StorageError
-        ``commit-lost`` or ``commit-differs``.
+        ``commit-differs``.
     """
-    import icechunk
-
-    repo = icechunk.Repository.open(place)
-    _is_tip(repo, _STAGING, snapshot)
     counted = run_in_zarr(count_chunks(repo, snapshot))
     for path, what in sent.items():
         virtual, native = counted.get(path, (0, 0))
@@ -318,14 +298,3 @@ def _prove(place: icechunk.Storage, snapshot: str, sent: Mapping[str, _Sent]) ->
                 array=path,
                 snapshot=snapshot,
             )
-
-
-def _is_tip(repo: icechunk.Repository, branch: str, snapshot: str) -> None:
-    """See that a branch ends where it was put: on folders Icechunk loses changes of concurrent writers without a word."""
-    if repo.lookup_branch(branch) != snapshot:
-        raise StorageError(
-            f"the commit {snapshot} is not in the repository's history (branch {branch}): another process committed to it at "
-            "the same time; run again with one writer only",
-            kind="commit-lost",
-            snapshot=snapshot,
-        )

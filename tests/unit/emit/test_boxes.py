@@ -80,7 +80,7 @@ def test_every_reference_arrives_where_it_belongs(
 
     grid, numbers, granules, seconds = case
     s = session(grid)
-    writer = ReferenceWriter(s.store, Granules(seconds), "/a", RAW, lambda remapped: True)  # type: ignore[arg-type]
+    writer = ReferenceWriter(Granules(seconds), "/a", RAW, lambda remapped: True)  # type: ignore[arg-type]
     before, boxes._FEW = boxes._FEW, few
     try:
         for start in range(0, len(numbers), batch):
@@ -92,7 +92,7 @@ def test_every_reference_arrives_where_it_belongs(
                 some + 1,
                 np.zeros(len(some), np.int8),
             )
-            writer.send(rows, np.arange(len(some)))
+            writer.send(s.store, rows, np.arange(len(some)))
     finally:
         boxes._FEW = before
     want = {
@@ -105,12 +105,12 @@ def test_every_reference_arrives_where_it_belongs(
 
 def test_what_icechunk_does_not_take_is_an_error_and_not_a_hole() -> None:
     s = session((4,))
-    writer = ReferenceWriter(s.store, Granules([0], name="unknown"), "/a", RAW, lambda remapped: False)  # type: ignore[arg-type]
+    writer = ReferenceWriter(Granules([0], name="unknown"), "/a", RAW, lambda remapped: False)  # type: ignore[arg-type]
     rows = RowBatch(
         np.zeros(2, np.int32), np.array([[0, 1]], np.int32), np.zeros(2, np.int64), np.ones(2, np.int64), np.zeros(2, np.int8)
     )
     with pytest.raises(StorageError, match="no virtual chunk container 'unknown'"):
-        writer.send(rows, np.arange(2))
+        writer.send(s.store, rows, np.arange(2))
 
 
 @pytest.mark.parametrize("ns", [0, 1, 999_999_999, 1_000_000_000])
@@ -151,9 +151,9 @@ def test_a_scalar_has_no_window() -> None:
 
 def test_writer_sends_nothing_for_no_rows(tmp_path: Path) -> None:
     s = session((2,))
-    writer = ReferenceWriter(s.store, Granules([0]), "/a", RAW, lambda remapped: True)  # type: ignore[arg-type]
+    writer = ReferenceWriter(Granules([0]), "/a", RAW, lambda remapped: True)  # type: ignore[arg-type]
     empty = RowBatch(
         np.zeros(0, np.int32), np.zeros((1, 0), np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int8)
     )
-    writer.send(empty, np.arange(0))
+    writer.send(s.store, empty, np.arange(0))
     assert stored(s) == {}
