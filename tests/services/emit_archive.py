@@ -156,6 +156,14 @@ class HandRows:
             )
 
 
+def gap_of(array: CombinedArray) -> object:
+    """What a place without a granule reads as: ``_FillValue``, or NaN."""
+    fill = array.attributes.get("_FillValue")
+    if fill is not None:
+        return np.asarray(fill.value).reshape(-1)[0]
+    return np.nan if array.dtype.kind == "f" else array.fill_scalar
+
+
 @dataclass
 class HandFetcher:
     """Values through h5py."""
@@ -165,15 +173,17 @@ class HandFetcher:
 
     def whole(self, array: CombinedArray) -> NDArray[np.generic]:
         """All values of an array, joined by its placements."""
-        out = np.full(array.shape, array.fill_scalar, array.dtype)
+        out = np.full(array.shape, gap_of(array), array.dtype)
         for i in range(len(array.placements)):
             p = array.placements.box(i, array.shape)
             store, key = self.places.resolve(self.rows.granule(int(array.placements.granule_id[i])).address)
             assert store.root is not None
             with h5py.File(Path(store.root) / key) as f:
-                dataset = f[array.path]
+                dataset = f[array.inner]
                 values = dataset.asstr()[()] if array.dtype.kind == "T" else dataset[()]
-            source = np.asarray(values)[tuple(slice(o, o + c) for o, c in zip(p.src_offset, p.count, strict=True))]
+            source = np.expand_dims(np.asarray(values), array.new_axes)[
+                tuple(slice(o, o + c) for o, c in zip(p.src_offset, p.count, strict=True))
+            ]
             out[tuple(slice(a, b) for a, b in zip(p.dest, p.stop, strict=True))] = source
         return out
 
@@ -181,10 +191,10 @@ class HandFetcher:
         return self.whole(array)[tuple(slice(a, b) for a, b in zip(start, stop, strict=True))]
 
     def encoded_chunk(self, array: CombinedArray, coords: Sequence[int]) -> bytes | None:
-        size = array.grid.regular_shape
-        assert size is not None
-        block = np.full(size, array.fill_scalar, array.dtype)
-        part = self.whole(array)[tuple(slice(c * s, (c + 1) * s) for c, s in zip(coords, size, strict=True))]
+        where = tuple(coords)
+        block = np.full(array.grid.encoded_shape(where), array.fill_scalar, array.dtype)
+        edges = [e[c : c + 2].tolist() for e, c in zip(array.grid.edges(), where, strict=True)]
+        part = self.whole(array)[tuple(slice(a, b) for a, b in edges)]
         block[tuple(slice(0, n) for n in part.shape)] = part
         return encode_chunk(block, array.codecs, array.stored_dtype)
 

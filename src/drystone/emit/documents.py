@@ -55,7 +55,6 @@ __all__ = [
     "run_lengths",
     "settings",
     "skipped",
-    "spelled_out",
     "strict_json",
 ]
 
@@ -179,11 +178,6 @@ def explicit_gap(layout: Layout, version: int) -> NDArray[np.generic] | None:
     return None if _reads_as(layout, gap, version) else gap
 
 
-def spelled_out(layout: Layout) -> bool:
-    """Whether unwritten chunks must be given bytes in Zarr 3."""
-    return explicit_fill(layout, 3) is not None
-
-
 def _reads_as(layout: Layout, element: NDArray[np.generic], version: int) -> bool:
     """Whether a chunk that is not there reads as an element, bit for bit."""
     stored = element.astype(layout.dtype).tobytes()
@@ -206,7 +200,7 @@ def groups_of(combined: Combined) -> tuple[GroupSpec, ...]:
 
 
 def layouts(
-    combined: Combined, version: int, compressor: Codec, options: Mapping[str, object] = NO_OPTIONS
+    combined: Combined, version: int, compressor: Codec, options: Mapping[str, object]
 ) -> tuple[dict[str, Layout], dict[str, str]]:
     """The layout of every array that this Zarr version can hold, and the reason for every other.
 

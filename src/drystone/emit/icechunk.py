@@ -16,13 +16,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from drystone.codecs.chain import Codec
-from drystone.codecs.encode import encode_chunk
 from drystone.emit.boxes import ReferenceWriter
 from drystone.emit.columns import check_states, chunk_bytes
-from drystone.emit.documents import Layout, array_v3, group_v3, groups_of, layouts, skipped, spelled_out, strict_json
+from drystone.emit.documents import (
+    NO_OPTIONS,
+    Layout,
+    array_v3,
+    explicit_fill,
+    explicit_gap,
+    group_v3,
+    groups_of,
+    layouts,
+    settings,
+    skipped,
+    strict_json,
+)
+from drystone.emit.gaps import gap_chunks
 from drystone.emit.icechunk_count import count_chunks, run_in_zarr
 from drystone.emit.icechunk_repo import containers_differ, open_or_create, repository_config, storage
 from drystone.emit.icechunk_staging import MAIN, Staging
+from drystone.emit.layout import ConstantChunks
 from drystone.emit.ledger import LEDGER_GROUP, Ledger
 from drystone.emit.native import native_chunks
 from drystone.emit.proof import proof
@@ -67,15 +80,16 @@ class _Sent:
 class IcechunkEmitter:
     """Writes references into an Icechunk repository (see the module).
 
-    Options: ``skip`` (paths that may be left out), ``checksums`` (``auto``: for addresses that no remap rule changed;
-    ``always``; ``never``), ``proof`` (called with address and snapshot before ``main`` moves to it; raises if values are
-    wrong), ``fence`` (called just before the commit; raises if it must not happen: on folders Icechunk
-    loses commits of concurrent writers without a word, so the caller holds a lease and gives its ``check``), ``message``.
+    Options: ``skip`` (paths that may be left out), ``grid``, ``crop`` and ``coverage`` (as the output's), ``checksums``
+    (``auto``: for addresses that no remap rule changed; ``always``; ``never``), ``proof`` (called with address and snapshot
+    before ``main`` moves to it; raises if values are wrong), ``fence`` (called just before the commit; raises if it must not
+    happen: on folders Icechunk loses commits of concurrent writers without a word, so the caller holds a lease and gives its
+    ``check``), ``message``.
     """
 
-    def problems(self, combined: Combined) -> dict[str, str]:
+    def problems(self, combined: Combined, options: Mapping[str, object] = NO_OPTIONS) -> dict[str, str]:
         """Arrays that Zarr 3 cannot hold, each with the reason."""
-        return layouts(combined, 3, _ZSTD)[1]
+        return layouts(combined, 3, _ZSTD, options)[1]
 
     def emit(self, view: ReferenceView, target: Store, key: str, options: Mapping[str, object]) -> OutputIdentity:
         """Write the repository's next snapshot, or none where the last one has the same content.
@@ -91,12 +105,12 @@ class IcechunkEmitter:
         StorageError
             Writing failed, or what was stored is not what was sent.
         """
-        good, problems = layouts(view.combined, 3, _ZSTD)
+        good, problems = layouts(view.combined, 3, _ZSTD, options)
         skipped(options, problems, _FORM)
         checksums = _checksums(options)
         fence = options.get("fence")
         check: Callable[[], object] = fence if callable(fence) else _no_fence
-        ledger = Ledger.of(view, good, str(options.get("checksums", "auto")))
+        ledger = Ledger.of(view, good, f"{options.get('checksums', 'auto')} {settings(options)}")
         roots = _roots_in_use(view, ledger)
         address = f"{target.url}/{key}"
         with _errors(address):
@@ -238,11 +252,8 @@ def _write_references(staging: Staging, view: ReferenceView, layout: Layout, che
     path, native = layout.array.path, 0
     containers = staging.store.session.config.virtual_chunk_containers or {}
     writer = ReferenceWriter(view, path, frozenset(c.name for c in containers.values() if c.name), checksums)
-    fill = (
-        encode_chunk(np.full(layout.chunk_shape, layout.array.fill_scalar), layout.codecs, layout.dtype)
-        if spelled_out(layout)
-        else None
-    )
+    element = explicit_fill(layout, 3)
+    fill = None if element is None else ConstantChunks(layout, element)
     for batch in view.references(path):
         store = staging.store
         check_states(batch, path)
@@ -258,10 +269,22 @@ def _write_references(staging: Staging, view: ReferenceView, layout: Layout, che
         if fill is not None:
             unwritten = batch.coords[:, batch.state == State.MISSING].T.tolist()
             for coords in unwritten:
-                _put(store, _chunk_key(path, tuple(coords)), fill)
+                _put(store, _chunk_key(path, tuple(coords)), fill(tuple(coords)))
             native += len(unwritten)
         staging.sent(len(batch))
-    return _Sent(writer.count, native)
+    return _Sent(writer.count, native + _write_gaps(staging, layout))
+
+
+def _write_gaps(staging: Staging, layout: Layout) -> int:
+    """Chunks that no granule holds, where leaving them out would not say missing; returns how many."""
+    element, n = explicit_gap(layout, 3), 0
+    if element is not None and layout.gaps is not None:
+        missing = ConstantChunks(layout, element)
+        for coords in gap_chunks(layout.array, layout.gaps):
+            _put(staging.store, _chunk_key(layout.array.path, coords), missing(coords))
+            staging.sent(1)
+            n += 1
+    return n
 
 
 def _write_ledger(store: icechunk.IcechunkStore, ledger: Ledger) -> None:

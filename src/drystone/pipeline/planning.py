@@ -174,7 +174,7 @@ def _check_asked(combined: Combined, output: OutputOptions) -> None:
 
 def _virtual(whole: Whole, wanted: tuple[str, ...], output: OutputOptions) -> list[PlannedArray]:
     emitter = cast(Emitter, registry.load("emitters", output.form))
-    problems = emitter.problems(whole.combined)
+    problems = emitter.problems(whole.combined, output.emitted)
     plans = []
     for path in wanted:
         array = whole.combined.array(path)
