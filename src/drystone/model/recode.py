@@ -4,6 +4,9 @@ Granules that pack, date or mark missing values each in their own way can still 
 the same sum of whole numbers for a time axis with another origin, a decoded number for another packing, another sentinel
 for missing data. A :class:`Recode` is that rewriting as a value. It is applied to decoded chunks in native byte order.
 Nothing is rounded without a word: whole numbers stay whole or :class:`~drystone.errors.DecodeError` says which did not.
+
+Times are the one place where a floating-point number stands for something else than itself: 1/24 of a day has no double,
+and readers take the nearest nanosecond for it. So does :func:`whole_ticks`, and from there on all is whole numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +20,52 @@ from numpy.typing import NDArray
 
 from drystone.errors import DecodeError
 
-__all__ = ["Recode"]
+__all__ = ["Recode", "whole_ticks"]
+
+
+def whole_ticks(values: NDArray[np.generic], tick: int, step: int = 1) -> NDArray[np.object_]:
+    """Numbers as whole ticks (nanoseconds), as readers of netCDF decode them.
+
+    Parameters
+    ----------
+    values
+        Whole or floating-point numbers, none of them NaN or infinite.
+    tick
+        Ticks in the unit that the numbers count.
+    step
+        1: a floating-point number is the nearest tick of its product in double precision, as xarray decodes to
+        ``datetime64[ns]``. Else the nearest multiple of ``step`` of the exact product, as cftime decodes to microseconds.
+
+    Returns
+    -------
+    NDArray[np.object_]
+        Python integers, which do not overflow.
+
+    Examples
+    --------
+    >>> whole_ticks(np.array([0.5, 1 / 24]), 86_400 * 10**9)
+    array([43200000000000, 3600000000000], dtype=object)
+    """
+    if values.dtype.kind in "iu":
+        return np.asarray(values.astype(object) * tick, object)
+    numbers = values.astype(np.float64)
+    if step == 1:
+        whole = [int(v) for v in np.rint(numbers * float(tick)).reshape(-1).tolist()]
+    else:
+        whole = [round(Fraction(v) * tick / step) * step for v in numbers.reshape(-1).tolist()]
+    out = np.empty(len(whole), object)
+    out[:] = whole
+    return out.reshape(values.shape)
+
+
+def _inside(values: NDArray[np.generic], dtype: np.dtype) -> NDArray[np.bool_]:
+    """Whether numbers are within the ends of an integer type: beyond them a cast may wrap and come back the same."""
+    limits = np.iinfo(dtype)
+    if values.dtype.kind != "f":
+        whole: NDArray[np.integer] = values.astype(values.dtype)
+        return np.asarray((whole >= limits.min) & (whole <= limits.max))
+    wide = values.astype(np.float64)  # which holds the first whole number above any integer type, and NaN is not inside
+    return np.asarray((wide >= float(limits.min)) & (wide < float(limits.max + 1)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +86,9 @@ class Recode:
     scale, offset
         ``value * scale + offset``. Between whole numbers it is computed exactly; into floating point as one
         multiplication and one addition in double precision, as netCDF readers unpack.
+    tick, step
+        Not 0 for times: values are first whole ticks (:func:`whole_ticks`), then scaled and shifted exactly. A
+        floating-point result must be decoded to the same ticks.
 
     Examples
     --------
@@ -58,6 +109,8 @@ class Recode:
     missing_as: bytes | None = None
     scale: Fraction = Fraction(1)
     offset: Fraction = Fraction(0)
+    tick: int = 0
+    step: int = 1
 
     def apply(self, values: NDArray[np.generic]) -> NDArray[np.generic]:
         """Rewrite decoded values of any shape.
@@ -73,7 +126,7 @@ class Recode:
         out = self._scaled(values, gone)
         if self.missing_as is not None:
             sentinel = np.frombuffer(self.missing_as, self.dtype, 1)[0]
-            clash = (out == sentinel) & ~gone
+            clash = (out == sentinel) & ~gone  # never true for NaN, which is missing wherever it stands
             if clash.any():
                 number = np.asarray(values)[clash].reshape(-1)[0]
                 raise DecodeError(
@@ -92,14 +145,18 @@ class Recode:
         return gone
 
     def _scaled(self, values: NDArray[np.generic], gone: NDArray[np.bool_]) -> NDArray[np.generic]:
+        if self.tick and "f" in (values.dtype.kind, self.dtype.kind):
+            return self._timed(values, gone)
         plain = self.scale == 1 and self.offset == 0
         if self.dtype.kind == "f" and not plain:
             return (values.astype(np.float64) * float(self.scale) + float(self.offset)).astype(self.dtype)
         if plain:
-            with np.errstate(invalid="ignore", over="ignore"):  # what does not fit is found on the next line
+            with np.errstate(invalid="ignore", over="ignore"):  # what does not fit is found on the next lines
                 out = values.astype(self.dtype)
                 back = out.astype(values.dtype)
             lost = (back != values) & (values == values) & ~gone
+            if self.dtype.kind in "iu":
+                lost |= ~_inside(values, self.dtype) & ~gone
             if lost.any():
                 raise self._refused(values[lost].reshape(-1)[0])
             return out
@@ -129,6 +186,34 @@ class Recode:
         out[~gone] = (numbers // step).astype(self.dtype)
         return out
 
+    def _timed(self, values: NDArray[np.generic], gone: NDArray[np.bool_]) -> NDArray[np.generic]:
+        """Times from or to floating point, by ticks: the distinct ones, in Python's integers."""
+        out = np.zeros(values.shape, self.dtype)
+        finite = np.isfinite(values.astype(np.float64))
+        odd = ~finite & ~gone
+        if odd.any():
+            if self.dtype.kind != "f":
+                raise self._refused(values[odd][0])
+            out[odd] = values[odd]
+        wanted = finite & ~gone
+        numbers, inverse = np.unique(values[wanted], return_inverse=True)
+        unit = Fraction(self.tick) / self.scale  # ticks in the result's unit
+        told = [Fraction(int(t)) / unit + self.offset for t in whole_ticks(numbers, self.tick, self.step).tolist()]
+        if self.dtype.kind == "f":
+            with np.errstate(over="ignore"):  # what does not fit is found on the next line
+                result = np.array([float(t) for t in told], np.float64).astype(self.dtype)
+            same = np.isfinite(result.astype(np.float64))
+            back = whole_ticks(np.where(same, result, 0).astype(self.dtype), int(unit), self.step)
+            same &= np.array([b == t * unit for b, t in zip(back.tolist(), told, strict=True)], np.bool_)
+        else:
+            limits = np.iinfo(self.dtype)
+            same = np.array([t.denominator == 1 and limits.min <= t <= limits.max for t in told], np.bool_)
+            result = np.array([int(t) if ok else 0 for t, ok in zip(told, same.tolist(), strict=True)], self.dtype)
+        if not same.all():
+            raise self._refused(numbers[~same][0])
+        out[wanted] = result[inverse.reshape(-1)]
+        return out
+
     def _refused(self, number: object) -> DecodeError:
         return DecodeError(
             f"the stored number {number} times {self.scale} plus {self.offset} is no {self.dtype}: it cannot be "
@@ -146,6 +231,8 @@ class Recode:
             "missing_as": None if self.missing_as is None else self.missing_as.hex(),
             "scale": str(self.scale),
             "offset": str(self.offset),
+            "tick": self.tick,
+            "step": self.step,
         }
 
     @classmethod
@@ -160,4 +247,6 @@ class Recode:
             None if gone is None else bytes.fromhex(str(gone)),
             Fraction(str(value["scale"])),
             Fraction(str(value["offset"])),
+            int(str(value["tick"])),
+            int(str(value["step"])),
         )
