@@ -108,7 +108,7 @@ def packed_or_refuse(array: CombinedArray) -> CombinedArray:
     texts = list(dict.fromkeys(", ".join(f"{k} {show(s.attributes.get(k))}" for k in PACKING[:2]) for s in said))
     raise CombineError(
         f"{array.path}: granules pack differently ({'; '.join(texts[:3])}{'; …' if len(texts) > 3 else ''}) and no packing "
-        "holds the numbers of all exactly, so they can be stored as float64 and not packed; say values: decoded, or values: auto",
+        "holds the numbers of all exactly, so they can be stored as float64 and not packed; say values: decoded or auto",
         kind="packing",
         variable=array.path,
     )
