@@ -80,13 +80,15 @@ def _unpacking(array: CombinedArray, spec: ArraySpec, gaps: bool) -> Recode:
 
 def _fill(array: CombinedArray, recodes: tuple[Recode | None, ...]) -> bytes | None:
     """What unwritten chunks read as, unpacked as the first granule that may have one is."""
-    v = next((v for v in array.placements.variant.tolist() if array.variants[v].sparse), None)
-    how = recodes[v] if v is not None else None
-    if v is None or how is None or array.variants[v].fill is None:
+    v = next((int(v) for v in array.placements.variant.tolist() if array.variants[v].sparse), None)
+    how = None if v is None else recodes[v]
+    if v is None or how is None:
         return None
     spec = array.variants[v]
+    if spec.fill is None:
+        return None
     try:
-        number = how.apply(np.frombuffer(spec.fill or b"", spec.dtype, 1).astype(spec.native_dtype)).astype("<f8")
+        number = how.apply(np.frombuffer(spec.fill, spec.dtype, 1).astype(spec.native_dtype)).astype("<f8")
     except DecodeError:
         return how.missing_as
     return bytes(number.tobytes())
