@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drystone.verify.boxes import Layout, sample, slabs
-from drystone.verify.witness import _Piece, _spans, _thin
+from drystone.verify.pieces import Piece, Placed, thin, uncovered
 
 
 @st.composite
@@ -73,28 +73,113 @@ def test_edges_between_granules_are_in_the_sample() -> None:
     assert len(crossing) >= 4
 
 
-@settings(max_examples=200, deadline=None)
-@given(layouts(), st.data())
-def test_pieces_tile_a_box_and_name_the_granule_of_each_cell(layout: Layout, data: st.DataObject) -> None:
-    if layout.axis is None:
+@st.composite
+def tilings(draw: st.DrawFn) -> tuple[tuple[int, ...], dict[str, object], np.ndarray]:
+    """A whole, placements with tiles as a job has them, and for each cell who holds it (-1: nobody)."""
+    shape = (draw(st.integers(1, 9)), draw(st.integers(1, 9)))
+    lead = draw(st.sampled_from([0, 1, None]))
+    off = 1 if lead in (0, None) else 0
+    owner = np.full(shape, -1)
+    columns: dict[str, list] = {n: [] for n in ("granule", "src", "count", "dest", "tiles", "tile")}
+    at = 0
+    while at < shape[off]:
+        at += draw(st.integers(0, 2))
+        wide = min(draw(st.integers(1, 4)), shape[off] - at)
+        if wide < 1:
+            break
+        tile = {off: (draw(st.integers(0, 3)), wide, at)}
+        along = 0
+        placed = False
+        while lead is not None and along < shape[lead]:
+            along += draw(st.integers(0, 2))
+            long = min(draw(st.integers(1, 4)), shape[lead] - along)
+            if long < 1:
+                break
+            columns["src"].append(draw(st.integers(0, 3)))
+            columns["count"].append(long)
+            columns["dest"].append(along)
+            box = [slice(along, along + long), slice(at, at + wide)]
+            owner[tuple(box if lead == 0 else box[::-1])] = len(columns["granule"])
+            columns["granule"].append(len(columns["granule"]))
+            columns["tile"].append(len(columns["tiles"]))
+            along += long
+            placed = True
+        if lead is None:
+            owner[:, at : at + wide] = len(columns["granule"])
+            for name, value in (("granule", len(columns["granule"])), ("src", 0), ("count", 1), ("dest", 0)):
+                columns[name].append(value)
+            columns["tile"].append(len(columns["tiles"]))
+            placed = True
+        if placed or draw(st.booleans()):
+            other = (0, shape[0], 0) if lead is None else (0, 0, 0)
+            columns["tiles"].append(list(zip(*((tile[off], other) if off == 0 else (other, tile[off])), strict=True)))
+        at += wide
+    return shape, {"axis": lead, **columns}, owner
+
+
+@settings(max_examples=300, deadline=None)
+@given(tilings(), st.data())
+def test_pieces_name_the_granule_of_each_cell_and_gaps_are_the_rest(
+    tiling: tuple[tuple[int, ...], dict[str, object], np.ndarray], data: st.DataObject
+) -> None:
+    shape, columns, owner = tiling
+    if not columns["tiles"]:
         return
-    n = layout.shape[layout.axis]
-    start = data.draw(st.integers(0, n))
-    stop = data.draw(st.integers(start, n))
-    owner = [None] * n
-    for i, (at, m) in enumerate(zip(layout.dest, layout.count, strict=True)):
-        owner[at : at + m] = [i] * m
-    spans = list(_spans(layout.dest, layout.count, start, stop))
-    flat = [i for low, high, i in spans for _ in range(low, high)]
-    assert flat == owner[start:stop]
-    assert [low for low, _, _ in spans] == [start, *[high for _, high, _ in spans[:-1]]][: len(spans)]
+    placed = Placed(columns, {str(i): str(i) for i in range(owner.max() + 1)})
+    start = tuple(data.draw(st.integers(0, n - 1)) for n in shape)
+    stop = tuple(data.draw(st.integers(a + 1, n)) for a, n in zip(start, shape, strict=True))
+    seen = np.full(shape, -1)
+    found = list(placed.pieces(start, stop))
+    for piece in found:
+        box = tuple(slice(a, b) for a, b in zip(piece.start, piece.stop, strict=True))
+        assert (seen[box] == -1).all()
+        seen[box] = int(piece.granule or -1)
+        src, _, dest = placed.box(int(piece.granule or 0), shape)
+        assert piece.shift == tuple(d - s for d, s in zip(dest, src, strict=True))
+    box = tuple(slice(a, b) for a, b in zip(start, stop, strict=True))
+    outside = seen.copy()
+    outside[box] = -1
+    assert (outside == -1).all()
+    assert (seen[box] == owner[box]).all()
+    bare = uncovered(start, stop, found)
+    assert (bare is None) == (owner[box] >= 0).all()
+    assert bare is None or (bare == (owner[box] < 0)).all()
+    layout = Layout(shape, shape, 8, columns["axis"], columns["dest"], columns["count"], placed.tiles())
+    for a, b in sample(layout, 0.3, 1, "/a", 1 << 20):
+        assert all(0 <= x < y <= n for x, y, n in zip(a, b, shape, strict=True))
+
+
+@settings(max_examples=100, deadline=None)
+@given(tilings(), st.integers(0, 9))
+def test_samples_of_large_tiled_arrays_lie_inside(
+    tiling: tuple[tuple[int, ...], dict[str, object], np.ndarray], seed: int
+) -> None:
+    shape, columns, _ = tiling
+    if not columns["tiles"]:
+        return
+    many = 1000  # too large to be compared whole
+    placed = Placed(columns, {})
+    big = {
+        k: [[[v * many for v in part] for part in t] for t in columns[k]] if k == "tiles" else [v * many for v in columns[k]]
+        for k in ("src", "count", "dest", "tiles")
+    }
+    placed = Placed({**columns, **big}, {})
+    whole = tuple(n * many for n in shape)
+    layout = Layout(whole, (100, 100), 8, columns["axis"], big["dest"], big["count"], placed.tiles())
+    boxes = sample(layout, 0.01, seed, "/a", 1 << 24)
+    cells = sum(math.prod(b - a for a, b in zip(*box, strict=True)) for box in boxes)
+    assert cells >= 0.01 * math.prod(whole)
+    for a, b in boxes:
+        assert all(0 <= x < y <= n for x, y, n in zip(a, b, whole, strict=True))
+    assert any(not any(a) for a, _ in boxes)
+    assert any(b == whole for _, b in boxes)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(1, 9), max_size=3), st.integers(1, 64))
 def test_thin_pieces_tile_and_fit(spans: list[int], budget: int) -> None:
     seen = np.zeros(spans, int)
-    for piece in _thin(_Piece((0,) * len(spans), tuple(spans), None, ()), budget, 2):
+    for piece in thin(Piece((0,) * len(spans), tuple(spans), None, ()), budget, 2):
         seen[tuple(slice(a, b) for a, b in zip(piece.start, piece.stop, strict=True))] += 1
         assert math.prod(b - a for a, b in zip(piece.start, piece.stop, strict=True)) * 2 <= max(budget, 2)
     assert (seen == 1).all()

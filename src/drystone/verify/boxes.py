@@ -41,7 +41,10 @@ class Layout:
     axis
         The combine axis, or None.
     dest, count
-        First element and elements along ``axis`` of each granule, ascending; unused without an axis.
+        First element and elements along ``axis`` of each granule, ascending within a tile; unused without an axis.
+    tiles
+        Where granules share few places off the axis: the first element and the elements of each, an entry an axis, and the
+        granules it has, first and behind last. Empty: one that is whole.
     """
 
     shape: tuple[int, ...]
@@ -50,6 +53,7 @@ class Layout:
     axis: int | None = None
     dest: Sequence[int] = ()
     count: Sequence[int] = ()
+    tiles: Sequence[tuple[Sequence[int], Sequence[int], int, int]] = ()
 
     @property
     def cells(self) -> int:
@@ -104,7 +108,7 @@ def sample(layout: Layout, share: float, seed: int, label: str, budget: int) -> 
     >>> chosen[0][0], chosen[1][1]
     ((0, 0, 0), (1000, 400, 400))
     """
-    granules = len(layout.dest) if layout.axis is not None else 1
+    granules = max(len(layout.dest) if layout.axis is not None else 1, len(layout.tiles))
     if layout.cells == 0:
         return []
     if share >= 1 or (layout.cells * layout.itemsize <= _WHOLE_BYTES and granules <= _FEW):
@@ -116,6 +120,9 @@ def sample(layout: Layout, share: float, seed: int, label: str, budget: int) -> 
     who = random.Random(f"{seed}:{granules}:{layout.shape[layout.axis] if layout.axis is not None else 0}")  # noqa: S311 - a sample, no secret
     boxes = [_box(layout, 0, size, None, first=True), _box(layout, granules - 1, size, None, first=False)]
     boxes += [_edge_box(layout, who.randrange(1, granules), size, where) for _ in range(min(_EDGES, granules - 1))]
+    if layout.tiles:
+        boxes += [_corner(layout, size, first) for first in (True, False)]
+        boxes += [_box(layout, _any_of(layout, t, where), size, where) for t in _spread(len(layout.tiles))]
     covered = sum(_volume(b) for b in boxes)
     while covered < target:
         box = _box(layout, who.randrange(granules), size, where)
@@ -128,9 +135,38 @@ def _volume(box: Box) -> int:
     return math.prod(b - a for a, b in zip(*box, strict=True))
 
 
+def _spread(tiles: int) -> list[int]:
+    """The tiles that are always looked at: all of a few, some of many."""
+    return sorted({round(i * (tiles - 1) / max(1, _FEW - 1)) for i in range(_FEW)})
+
+
+def _any_of(layout: Layout, tile: int, where: random.Random) -> int:
+    """A granule of a tile, or of the layout's own numbering where there are only tiles."""
+    if layout.axis is None:
+        return tile
+    first, behind = layout.tiles[tile][2:]
+    return where.randrange(first, max(behind, first + 1))
+
+
+def _tile(layout: Layout, granule: int) -> tuple[Sequence[int], Sequence[int], int, int]:
+    """The tile that a granule is in."""
+    if not layout.tiles:
+        return (0,) * len(layout.shape), layout.shape, 0, len(layout.dest)
+    if layout.axis is None:
+        return layout.tiles[granule]
+    return next(t for t in layout.tiles if granule < t[3])
+
+
+def _corner(layout: Layout, size: int, first: bool) -> Box:
+    extents = _extents(list(layout.shape), size)
+    start = [0 if first else n - e for n, e in zip(layout.shape, extents, strict=True)]
+    return tuple(start), tuple(a + e for a, e in zip(start, extents, strict=True))
+
+
 def _box(layout: Layout, granule: int, size: int, where: random.Random | None, first: bool = True) -> Box:
     """About ``size`` cells within a run of granules; in its first or last corner where no generator is given."""
-    low, high = [0] * len(layout.shape), list(layout.shape)
+    low, counts, *_ = _tile(layout, granule)
+    low, high = list(low), [a + n for a, n in zip(low, counts, strict=True)]
     if layout.axis is not None:
         low[layout.axis], high[layout.axis] = _run(layout, granule)
     spans = [b - a for a, b in zip(low, high, strict=True)]
@@ -143,31 +179,41 @@ def _box(layout: Layout, granule: int, size: int, where: random.Random | None, f
 
 def _run(layout: Layout, granule: int) -> tuple[int, int]:
     """Elements along the axis of a granule and its neighbours, about the root of what one published chunk holds."""
-    axis, n = layout.axis, len(layout.dest)
+    axis = layout.axis
     assert axis is not None
-    if n == 0:
+    _, _, begin, behind = _tile(layout, granule) if layout.dest else ((), (), 0, 0)
+    n = behind - begin
+    if n <= 0:
         return 0, layout.shape[axis]
     mean = max(1, layout.shape[axis] // n)
     m = max(1, min(16, math.isqrt(layout.chunk[axis] // mean), n))
-    first = min(granule, n - m)
+    first = min(granule, behind - m)
     # gaps before the first and after the last granule are part of the array too
-    low = 0 if first == 0 else layout.dest[first]
+    low = 0 if first == begin else layout.dest[first]
     last = first + m - 1
-    high = layout.shape[axis] if last == n - 1 else layout.dest[last] + layout.count[last]
+    high = layout.shape[axis] if last == behind - 1 else layout.dest[last] + layout.count[last]
     return (low, high) if high > low else (0, layout.shape[axis])
 
 
 def _edge_box(layout: Layout, granule: int, size: int, where: random.Random) -> Box:
-    """The last element of what lies before a granule and its first one."""
-    axis = layout.axis
-    assert axis is not None
-    at = min(max(1, layout.dest[granule]), max(1, layout.shape[axis] - 1))
-    low, high = at - 1, min(at + 1, layout.shape[axis])
-    spans = list(layout.shape)
+    """The last element of what lies before a granule and its first one; of tiles, along an axis that they are cut on."""
+    low, counts, *_ = _tile(layout, granule)
+    starts = list(low)
+    if layout.axis is not None:
+        starts[layout.axis] = layout.dest[granule]
+    cut = [d for d, a in enumerate(starts) if a > 0]
+    axis = where.choice(cut) if layout.tiles and cut else layout.axis
+    if axis is None:
+        return _box(layout, granule, size, where)
+    at = min(max(1, starts[axis]), max(1, layout.shape[axis] - 1))
+    begin, end = at - 1, min(at + 1, layout.shape[axis])
+    spans = list(counts) if layout.tiles else list(layout.shape)
+    if layout.tiles and layout.axis is not None:
+        spans[layout.axis] = max(1, layout.count[granule])
     spans[axis] = 1
     extents = _extents(spans, max(1, size // 2))
-    start = [where.randint(0, n - e) for n, e in zip(spans, extents, strict=True)]
-    start[axis], extents[axis] = low, high - low
+    start = [a * bool(layout.tiles) + where.randint(0, n - e) for a, n, e in zip(starts, spans, extents, strict=True)]
+    start[axis], extents[axis] = begin, end - begin
     return tuple(start), tuple(a + e for a, e in zip(start, extents, strict=True))
 
 

@@ -12,12 +12,26 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Incomparable", "coding_problems", "differs", "native", "show"]
+__all__ = ["Incomparable", "coding_problems", "differs", "native", "number", "show", "text"]
 
 type Array = np.ndarray[Any, np.dtype[Any]]
 
 # attributes that change what a stored value means
-_CODING = ("_FillValue", "missing_value", "scale_factor", "add_offset", "units", "calendar", "_Unsigned")
+_CODING = (
+    "_FillValue",
+    "missing_value",
+    "scale_factor",
+    "add_offset",
+    "units",
+    "calendar",
+    "_Unsigned",
+    "flag_values",
+    "flag_masks",
+    "flag_meanings",
+    "valid_min",
+    "valid_max",
+    "valid_range",
+)
 
 
 class Incomparable(Exception):
@@ -94,11 +108,14 @@ def show(value: object) -> str:
 
 
 def coding_problems(
-    published: Mapping[str, object], stored: Mapping[str, object], unkept: Container[str] = ()
+    published: Mapping[str, object],
+    stored: Mapping[str, object],
+    unkept: Container[str] = (),
+    skip: Container[str] = (),
 ) -> Iterator[str]:
     """Attributes that change what values mean and are not the granule's, one line each.
 
-    ``unkept`` are those that the published form was said not to hold.
+    ``unkept`` are those that the published form was said not to hold, ``skip`` those known to mean the same.
 
     Examples
     --------
@@ -106,13 +123,17 @@ def coding_problems(
     ['attribute scale_factor: published 0.1, stored 0.2']
     """
     for name in _CODING:
-        if name in unkept and name not in published:
+        if name in skip or (name in unkept and name not in published):
             continue
         if (name in stored) != (name in published):
             holder = "the granule has" if name in stored else "the published array has"
             yield f"only {holder} the attribute {name}"
         elif name in stored and not _same(published[name], stored[name]):
-            yield f"attribute {name}: published {published[name]}, stored {stored[name]}"
+            yield f"attribute {name}: published {published[name]}, stored {_shown(stored[name])}"
+
+
+def _shown(value: object) -> object:
+    return text(value) if isinstance(value, str | bytes) else value
 
 
 def _same(published: object, stored: object) -> bool:
@@ -127,15 +148,16 @@ def _same(published: object, stored: object) -> bool:
 def _equal(published: object, stored: object) -> bool:
     """One value; a float32 counts as the double that it is, so that 0.01 in JSON is not float32's 0.01."""
     if isinstance(stored, str | bytes):
-        return published == _text(stored) or (isinstance(stored, bytes) and _from_base64(published) == stored)
+        return published == text(stored) or (isinstance(stored, bytes) and _from_base64(published) == stored)
     try:
-        number = _number(published, isinstance(stored, int))
+        value = number(published, isinstance(stored, int))
     except (ValueError, struct.error):
         return False
-    return bool(number == stored) or (number != number and stored != stored)
+    return bool(value == stored) or (value != value and stored != stored)
 
 
-def _text(value: object) -> str:
+def text(value: object) -> str:
+    """Text of an attribute, whatever its bytes."""
     if isinstance(value, str):
         value = value.encode("utf-8", "surrogateescape")  # h5py's way to carry bytes that are no UTF-8
     if not isinstance(value, bytes):
@@ -146,7 +168,7 @@ def _text(value: object) -> str:
         return value.decode("latin-1")
 
 
-def _number(value: object, integer: bool) -> object:
+def number(value: object, integer: bool) -> object:
     """A number as JSON says it: words for what JSON lacks, and xarray writes a float fill value as base64."""
     if not isinstance(value, str):
         return value

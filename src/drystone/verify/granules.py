@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
@@ -160,6 +160,18 @@ class Sources:
             return array.attrs
         variable = cast("_NetcdfVariable", array)
         return {name: variable.getncattr(name) for name in variable.ncattrs()}
+
+    def siblings(self, granule: str, inner: str) -> Iterator[tuple[str, Mapping[str, object]]]:
+        """Path and attributes of the arrays in the same group."""
+        array: Any = self.array(granule, inner)
+        above = inner.rpartition("/")[0]
+        foreign = (granule, inner) in self._foreign
+        for name in list(array.group().variables if foreign else array.parent):
+            path = f"{above}/{name.removeprefix(_HIDDEN)}"
+            try:
+                yield path, self.attributes(granule, path)
+            except (readers.Unreadable, AttributeError):
+                continue  # a group, a type, or what no library reads: no parent of anything
 
     def read(self, granule: str, inner: str, start: Sequence[int], stop: Sequence[int]) -> object:
         """Values of a box as they are stored; readers.Unreadable where the granule does not hold it."""

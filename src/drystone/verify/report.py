@@ -43,12 +43,14 @@ class ArrayReport:
     total, cells, boxes
         Elements of the array, elements compared, and boxes they were compared in.
     mismatches
-        Compared elements that differ in any bit.
+        Compared elements that differ: in any bit, or, where ``by_meaning``, in what they mean.
     first
         The first of them, or None.
     problems
         What is wrong besides values: the array is not there, its shape, type, dimensions or coding attributes differ, a
         granule could not be read. Each is a failure.
+    by_meaning
+        Granules pack, date or mark missing values in different ways, so that decoded values were compared.
     """
 
     path: str
@@ -58,6 +60,7 @@ class ArrayReport:
     mismatches: int
     first: Mismatch | None = None
     problems: tuple[str, ...] = ()
+    by_meaning: bool = False
 
     @property
     def ok(self) -> bool:
@@ -96,6 +99,8 @@ class VerifyReport:
         One an array that was asked for.
     unverified
         Arrays of the form that nobody asked for.
+    made
+        Arrays that no granule holds, made from file names or a step: compared with nothing.
 
     Examples
     --------
@@ -116,6 +121,7 @@ class VerifyReport:
     libraries: tuple[tuple[str, str], ...]
     arrays: tuple[ArrayReport, ...]
     unverified: tuple[str, ...] = ()
+    made: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -142,8 +148,15 @@ class VerifyReport:
         what = f"{self.cells} of {self.total} cells of {n} array{'' if n == 1 else 's'}"
         how = self.mode if self.mode == "full" else f"sample (share {self.share:g}, seed {self.seed})"
         bad = [a for a in self.arrays if not a.ok]
-        head = f"{how}: {what} equal, bit for bit" if not bad else f"{how}: {len(bad)} of {n} arrays differ, {what} compared"
-        tail = [f"not compared: {', '.join(self.unverified)}"] if self.unverified else []
+        decoded = [a.path for a in self.arrays if a.by_meaning]
+        exactly = (
+            "bit for bit"
+            if not decoded
+            else f"bit for bit, or where granules are coded differently by meaning ({', '.join(decoded)})"
+        )
+        head = f"{how}: {what} equal, {exactly}" if not bad else f"{how}: {len(bad)} of {n} arrays differ, {what} compared"
+        tail = [f"in no granule, so compared with none: {', '.join(self.made)}"] if self.made else []
+        tail += [f"not compared: {', '.join(self.unverified)}"] if self.unverified else []
         return [head, *(a.failure() for a in bad), *tail]
 
     def to_json(self) -> dict[str, object]:
@@ -158,8 +171,8 @@ class VerifyReport:
         d.pop("ok", None)
         libraries = tuple((str(k), str(v)) for k, v in _items(d.pop("libraries")))
         arrays = tuple(_array(a) for a in _items(d.pop("arrays")))
-        unverified = tuple(str(p) for p in _items(d.pop("unverified", ())))
-        return cls(libraries=libraries, arrays=arrays, unverified=unverified, **d)  # type: ignore[arg-type]
+        unverified, made = (tuple(str(p) for p in _items(d.pop(key, ()))) for key in ("unverified", "made"))
+        return cls(libraries=libraries, arrays=arrays, unverified=unverified, made=made, **d)  # type: ignore[arg-type]
 
 
 def _items(value: object) -> Iterable[tuple[str, str]]:

@@ -1,7 +1,8 @@
 """Ask a witness: write the job down, start a process that cannot import drystone, read its report.
 
-The job is JSON of plain numbers and names: where the published form is, which granule lies where along the axis, what
-cells without a granule read as. Placements shared by several arrays are written once.
+The job is JSON of plain numbers and names: where the published form is, which granule lies where, what cells without a
+granule read as, and whether values are compared by their bits or by what they mean. Placements shared by several arrays
+are written once.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
+
 from drystone.codecs.zarr_forms import unkept_attributes
 from drystone.errors import ConfigError, MissingExtra, VerifyError
+from drystone.model.options import DifferenceOptions
 from drystone.model.placement import Combined, CombinedArray, Placements
 from drystone.model.progress import Progress
 from drystone.verify.report import VerifyReport
@@ -42,8 +46,13 @@ def verify_output(
     options: Mapping[str, Mapping[str, str | bool]] | None = None,
     version: str | None = None,
     slab_bytes: int = SLAB_BYTES,
+    differences: DifferenceOptions | None = None,
+    decoded: bool = False,
 ) -> VerifyReport:
-    """Compare a published form with its granules, bit for bit, by readers that are not ours.
+    """Compare a published form with its granules by readers that are not ours.
+
+    Bit for bit where an array's granules are coded alike. Where they are not (it has recodes), or the form holds decoded
+    values, each side is decoded with its own attributes and what they mean is compared.
 
     Parameters
     ----------
@@ -72,6 +81,10 @@ def verify_output(
         Icechunk snapshot to open; None for the tip of ``main``.
     slab_bytes
         Bytes of published values held at once, where one chunk allows it.
+    differences
+        The policies that granules were combined by: attributes under the policy ``first`` are not held against a granule.
+    decoded
+        The form holds unpacked values of packed arrays (``values: decoded``).
 
     Returns
     -------
@@ -101,7 +114,8 @@ def verify_output(
             "slab_bytes": slab_bytes,
             "result": str(Path(folder) / "result.json"),
             "paths": _reader_folders(),
-            **_columns(chosen, granules, form),
+            "accepted": list(_accepted(differences or DifferenceOptions())),
+            **_columns(chosen, combined, granules, form, decoded, Path(folder)),
         }
         path = Path(folder) / "job.json"
         path.write_text(json.dumps(job), encoding="utf-8")
@@ -162,28 +176,44 @@ def _reader_folders() -> list[str]:
     return folders
 
 
-def _columns(arrays: Sequence[CombinedArray], granules: Mapping[int, str], form: str) -> dict[str, object]:
+def _accepted(policies: DifferenceOptions) -> Iterator[str]:
+    """Attributes of which the user said that the first granule's count for all."""
+    named = (
+        (policies.packing, ("scale_factor", "add_offset", "_Unsigned")),
+        (policies.fill, ("_FillValue", "missing_value")),
+        (policies.units, ("units",)),
+        (policies.time, ("units", "calendar")),
+        (policies.attributes, ("flag_values", "flag_masks", "flag_meanings", "valid_min", "valid_max", "valid_range")),
+    )
+    return (name for policy, names in named if policy == "first" for name in names)
+
+
+def _columns(
+    arrays: Sequence[CombinedArray],
+    combined: Combined,
+    granules: Mapping[int, str],
+    form: str,
+    decoded: bool,
+    folder: Path,
+) -> dict[str, object]:
     """Arrays, placements and granules as plain lists."""
     known: dict[bytes, int] = {}
     placements: list[dict[str, object]] = []
     specs: list[dict[str, object]] = []
+    made: list[dict[str, object]] = []
     used: set[int] = set()
     for a in arrays:
+        if a.made and not len(a.placements):
+            made.append({"path": a.path, "dims": list(a.dims), "shape": list(a.shape)})
+            continue
         key = _placements_key(a.placements)
         if key not in known:
             known[key] = len(placements)
             placements.append(_placements_json(a.placements))
             used.update(a.placements.granule_id.tolist())
-        specs.append(
-            {
-                "path": a.path,
-                "dims": list(a.dims),
-                "shape": list(a.shape),
-                "placements": known[key],
-                "fill": None if a.dtype.kind == "T" else a.fill_scalar.tobytes().hex(),
-                "unkept": list(unkept_attributes(a.attributes, a.dtype)) if form in ZARR_V3_FORMS else [],
-            }
-        )
+        specs.append({**_spec(a, form, decoded), "placements": known[key]})
+        specs[-1]["parents"] = _parents(a, combined)
+        specs[-1]["given"] = _given(a, combined, folder / f"{len(specs)}.npy")
     unknown = sorted(used - set(granules))
     if unknown:
         raise VerifyError(
@@ -192,12 +222,71 @@ def _columns(arrays: Sequence[CombinedArray], granules: Mapping[int, str], form:
             kind="granule-unknown",
             granule_id=unknown[0],
         )
-    return {"arrays": specs, "placements": placements, "granules": {str(g): granules[g] for g in sorted(used)}}
+    names = {str(g): granules[g] for g in sorted(used)}
+    return {"arrays": specs, "made": made, "placements": placements, "granules": names}
+
+
+def _spec(a: CombinedArray, form: str, decoded: bool) -> dict[str, object]:
+    """One array; ``firsts`` are the granules that show each of its variants first."""
+    p = a.placements
+    used, rows = np.unique(p.variant, return_index=True)
+    gap, missing = _gap(a)
+    packed = decoded and any(n in a.attributes for n in ("scale_factor", "add_offset", "_Unsigned"))
+    return {
+        "path": a.path,
+        "inner": a.inner,
+        "new_axes": list(a.new_axes),
+        "dims": list(a.dims),
+        "shape": list(a.shape),
+        "fill": None if gap is None else gap.hex(),
+        "dtype": a.dtype.str if a.dtype.kind in "biuf" else None,
+        "gap_missing": missing,
+        "meaning": packed or any(a.recode(v) is not None for v in used.tolist()),
+        "firsts": p.granule_id[np.sort(rows)].tolist(),
+        "unkept": list(unkept_attributes(a.attributes, a.dtype)) if form in ZARR_V3_FORMS else [],
+    }
+
+
+def _gap(a: CombinedArray) -> tuple[bytes | None, bool]:
+    """What places without a granule read as, in bytes: ``_FillValue``, which says missing (True), else the storage fill."""
+    attribute = a.attributes.get("_FillValue")
+    value = None if attribute is None else attribute.value
+    if isinstance(value, str) and a.dtype.kind == "T":
+        return value.encode(), True
+    if isinstance(value, str) and a.dtype.kind == "S":
+        return np.asarray(value.encode("latin-1", "replace")).astype(a.dtype).tobytes(), True
+    if value is not None and np.size(value) == 1 and np.asarray(value).dtype.kind in "biufc" and a.dtype.kind in "biufc":
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.asarray(value).reshape(()).astype(a.dtype).tobytes(), True
+    return (None if a.dtype.kind == "T" else a.fill_scalar.tobytes()), False
+
+
+def _parents(a: CombinedArray, combined: Combined) -> list[tuple[str, str]]:
+    """Arrays whose bounds it may hold: path, and path within granules."""
+    if "units" in a.attributes:
+        return []
+    named = [o for o in combined.arrays if o.group == a.group and o.path != a.path]
+    return [
+        (o.path, o.inner)
+        for o in named
+        if any((b := o.attributes.get(n)) is not None and str(b.value).strip() == a.name for n in ("bounds", "climatology"))
+    ]
+
+
+def _given(a: CombinedArray, combined: Combined, path: Path) -> str | None:
+    """A file with the values of a coordinate of its own axis, which go on where no granule is; else None."""
+    values = combined.coordinates.get(a.path)
+    if a.dims != (a.name,) or values is None or values.dtype.kind not in "biuf" or values.shape != a.shape:
+        return None
+    if int(a.placements.count.sum()) >= a.shape[0]:
+        return None
+    np.save(path, values, allow_pickle=False)
+    return str(path)
 
 
 def _placements_key(p: Placements) -> bytes:
-    columns = (p.granule_id, p.src_offset, p.count, p.dest)
-    return repr(p.axis).encode() + b"".join(c.tobytes() for c in columns)
+    columns = (p.granule_id, p.src_offset, p.count, p.dest, p.tile)
+    return repr((p.axis, p.tiles)).encode() + b"".join(c.tobytes() for c in columns)
 
 
 def _placements_json(p: Placements) -> dict[str, object]:
@@ -207,6 +296,8 @@ def _placements_json(p: Placements) -> dict[str, object]:
         "src": p.src_offset.tolist(),
         "count": p.count.tolist(),
         "dest": p.dest.tolist(),
+        "tiles": [[t.src_offset, t.count, t.dest] for t in p.tiles],
+        "tile": p.tile.tolist(),
     }
 
 

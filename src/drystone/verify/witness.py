@@ -1,8 +1,12 @@
 """A program that compares a published form with its granules, and shares no code with what wrote it.
 
 It runs as ``python -I witness.py job.json``, in a process of its own. The first thing it does is to forbid the import of
-drystone (:func:`seal`), the last is to prove that none was imported. Its helpers (``boxes``, ``compare``, ``readers``,
-``granules``) import nothing of drystone's either and are loaded by their path.
+drystone (:func:`seal`), the last is to prove that none was imported. Its helpers (``boxes``, ``pieces``, ``compare``,
+``meaning``, ``instants``, ``subject``, ``readers``, ``granules``, ``cropping``) import nothing of drystone's either and are
+loaded by their path.
+
+Where all granules of an array are coded alike, published values are theirs bit for bit, and each granule that is looked at
+must have the coding attributes that are published. Where they are not, each side is decoded by its own attributes.
 
 A line of JSON on standard output for progress, and the report in the file that the job names. Memory is bounded by a few
 slabs, or by two published chunks where those are larger.
@@ -10,7 +14,6 @@ slabs, or by two published chunks where those are larger.
 
 from __future__ import annotations
 
-import bisect
 import importlib.abc
 import importlib.metadata
 import importlib.util
@@ -19,9 +22,9 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -58,24 +61,14 @@ def _sibling(name: str) -> ModuleType:
 
 
 if TYPE_CHECKING:
-    from drystone.verify import boxes, compare, granules, readers
+    from drystone.verify import boxes, compare, granules, meaning, pieces, readers, subject
 else:
     if __name__ == "__main__":
         seal()
-    boxes, compare, readers = _sibling("boxes"), _sibling("compare"), _sibling("readers")
-    granules = _sibling("granules")  # after readers, which it asks for
-
-
-@dataclass
-class _Tally:
-    """What was found of one array so far."""
-
-    total: int = 0
-    cells: int = 0
-    boxes: int = 0
-    mismatches: int = 0
-    first: dict[str, Any] | None = None
-    problems: list[str] = field(default_factory=list)
+    boxes, compare, readers, pieces = (_sibling(n) for n in ("boxes", "compare", "readers", "pieces"))
+    _sibling("instants")
+    # after those that they ask for
+    granules, meaning, subject = _sibling("granules"), _sibling("meaning"), _sibling("subject")
 
 
 @dataclass
@@ -91,16 +84,6 @@ class _Progress:
         if self.cells and (force or now - self.told > 0.2):
             print(json.dumps({"cells": self.cells}), flush=True)
             self.cells, self.told = 0, now
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """A part of a box that one granule holds, or none (``granule`` None)."""
-
-    start: tuple[int, ...]
-    stop: tuple[int, ...]
-    granule: str | None
-    shift: tuple[int, ...]  # published index minus index in the granule
 
 
 class _ReadError(Exception):
@@ -123,16 +106,23 @@ class Witness:
     def __init__(self, job: dict[str, Any]) -> None:
         self._job = job
         self._sources = granules.Sources(job["options"])
+        self._codings = subject.Codings(self._sources, job["accepted"])
         self._progress = _Progress()
+        self._placed = [pieces.Placed(columns, job["granules"]) for columns in job["placements"]]
 
     def run(self) -> dict[str, Any]:
         """The report as plain JSON."""
         job = self._job
         begin = time.monotonic()
+        _sibling("cropping").register()
         root = readers.open_published(job["form"], job["location"], job["options"], job["version"])
-        arrays = [{"path": a["path"], **vars(self._array(root, a))} for a in job["arrays"]]
+        arrays = [{"path": a["path"], "by_meaning": a["meaning"], **vars(self._array(root, a))} for a in job["arrays"]]
+        for made in job["made"]:
+            problems = [text for node in [subject.node_of(root, made)] for text in subject.form_problems(node, made)]
+            if problems:
+                arrays.append({"path": made["path"], **vars(subject.Tally(total=math.prod(made["shape"]), problems=problems))})
         self._progress.advance(0, force=True)
-        asked = {a["path"].strip("/") for a in job["arrays"]}
+        asked = {a["path"].strip("/") for a in (*job["arrays"], *job["made"])}
         import zarr
 
         held = [name for name, node in root.members(max_depth=None) if isinstance(node, zarr.Array)]
@@ -146,97 +136,122 @@ class Witness:
             "libraries": _libraries(),
             "arrays": arrays,
             "unverified": sorted(f"/{n}" for n in held if n not in asked and not n.startswith(_OWN)),
+            "made": [a["path"] for a in job["made"]],
         }
 
-    def _array(self, root: Any, spec: dict[str, Any]) -> _Tally:  # noqa: ANN401  zarr is not imported yet
-        tally = _Tally(total=math.prod(spec["shape"]))
-        node = root.get(spec["path"].strip("/"))
-        if getattr(node, "shape", None) is None:
-            tally.problems.append("the published form has no such array")
+    def _array(self, root: Any, spec: dict[str, Any]) -> subject.Tally:  # noqa: ANN401  zarr is not imported yet
+        tally = subject.Tally(total=math.prod(spec["shape"]))
+        node = subject.node_of(root, spec)
+        tally.problems.extend(subject.form_problems(node, spec))
+        if node is None or node.shape != tuple(spec["shape"]):
             return tally
-        shape = tuple(spec["shape"])
-        if node.shape != shape:
-            tally.problems.append(f"published with the shape {node.shape}, not {shape}")
-            return tally
-        tally.problems.extend(self._meaning(node, spec))
+        side, parent = subject.published(root, node, spec)
+        one = subject.Subject(spec, self._placed[spec["placements"]], tally, side, parent)
+        for granule in spec["firsts"]:
+            try:
+                self._codings.of(one, self._job["granules"][str(granule)])
+            except readers.Unreadable as error:
+                one.problem(str(error))
         try:
-            for start, stop, values in _ahead(node, self._boxes(node, spec)):
-                self._box(spec, start, stop, values, tally)
+            for start, stop, values in _ahead(node, self._boxes(node, one)):
+                self._box(one, start, stop, values)
         except (readers.Unreadable, compare.Incomparable) as error:
-            tally.problems.append(str(error))
+            one.problem(str(error))
         except _ReadError as error:
-            names = {p.granule: None for p in self._pieces(spec, error.start, error.stop, 1) if p.granule is not None}
-            of = f", values of {', '.join(list(names)[:3])}{' and more' * (len(names) > 3)}" if names else ""
-            tally.problems.append(f"the published array cannot be read from {error.start} to {error.stop}{of}: {error}")
+            names = {p.granule: None for p in one.placed.pieces(error.start, error.stop)}
+            of = f", values of {', '.join(list(names)[:3])}{' and more' * (len(names) > 3)}" if names else ""  # type: ignore[arg-type]
+            one.problem(f"the published array cannot be read from {error.start} to {error.stop}{of}: {error}")
         return tally
 
-    def _meaning(self, node: Any, spec: dict[str, Any]) -> Iterator[str]:  # noqa: ANN401  as above
-        """Dimension names and attributes that change what values mean."""
-        attributes = dict(node.attrs)
-        dims = getattr(node.metadata, "dimension_names", None) or attributes.get("_ARRAY_DIMENSIONS") or []
-        if list(dims) != spec["dims"] and spec["shape"]:
-            yield f"published with the dimensions {list(dims)}, not {spec['dims']}"
-        placed = self._job["placements"][spec["placements"]]
-        if placed["granule"]:
-            granule = self._job["granules"][str(placed["granule"][0])]
-            try:
-                stored = self._sources.attributes(granule, spec["path"])
-                yield from compare.coding_problems(attributes, stored, spec["unkept"])
-            except readers.Unreadable as error:
-                yield str(error)
-
-    def _boxes(self, node: Any, spec: dict[str, Any]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:  # noqa: ANN401 - arrays of several libraries
-        job = self._job
-        placed = job["placements"][spec["placements"]]
-        layout = boxes.Layout(node.shape, _chunk(node), _itemsize(node), placed["axis"], placed["dest"], placed["count"])
+    def _boxes(self, node: Any, one: subject.Subject) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:  # noqa: ANN401 - arrays of several libraries
+        job, spec = self._job, one.spec
+        columns = job["placements"][spec["placements"]]
+        layout = boxes.Layout(
+            node.shape,
+            _chunk(node),
+            _itemsize(node),
+            columns["axis"],
+            columns["dest"],
+            columns["count"],
+            one.placed.tiles(),
+        )
         if job["mode"] == "full":
             return boxes.slabs(layout, job["slab_bytes"])
         return iter(boxes.sample(layout, job["share"], job["seed"], spec["path"], job["slab_bytes"]))
 
-    def _box(
-        self, spec: dict[str, Any], start: tuple[int, ...], stop: tuple[int, ...], published: compare.Array, tally: _Tally
-    ) -> None:
-        tally.boxes += 1
-        for piece in self._pieces(spec, start, stop, published.dtype.itemsize):
-            # the Ellipsis keeps an array where a scalar would come out
-            box: Any = (*(slice(a - s, b - s) for a, b, s in zip(piece.start, piece.stop, start, strict=True)), ...)
-            ours = published[box]
-            theirs = self._theirs(spec, piece, ours)
-            wrong = compare.differs(ours, theirs)
-            tally.cells += wrong.size
-            self._progress.advance(wrong.size)
-            count = int(wrong.sum())
-            tally.mismatches += count
-            if count and tally.first is None:
-                tally.first = _first(piece, ours, theirs, wrong)
-
-    def _theirs(self, spec: dict[str, Any], piece: _Piece, ours: compare.Array) -> compare.Array:
-        if piece.granule is None:
-            return _gap(spec["fill"], ours)
-        at = [[v - s for v, s in zip(corner, piece.shift, strict=True)] for corner in (piece.start, piece.stop)]
-        values = compare.native(self._sources.read(piece.granule, spec["path"], at[0], at[1]))
-        if values.shape != ours.shape:
-            raise readers.Unreadable(f"{piece.granule}, {spec['path']}: read {values.shape} where {ours.shape} was asked for")
-        return values
-
-    def _pieces(self, spec: dict[str, Any], start: tuple[int, ...], stop: tuple[int, ...], itemsize: int) -> Iterator[_Piece]:
-        """The box cut at granules and gaps, and again so that a piece fits in a slab."""
-        placed = self._job["placements"][spec["placements"]]
-        axis = placed["axis"]
-        if axis is None:
-            name = self._job["granules"][str(placed["granule"][0])]
-            whole = _Piece(start, stop, name, (0,) * len(start))
-            yield from _thin(whole, self._job["slab_bytes"], itemsize)
+    def _box(self, one: subject.Subject, start: tuple[int, ...], stop: tuple[int, ...], published: compare.Array) -> None:
+        one.tally.boxes += 1
+        budget, size = self._job["slab_bytes"], published.dtype.itemsize
+        held = list(one.placed.pieces(start, stop))
+        bare = pieces.uncovered(start, stop, held)
+        for piece in (part for whole in held for part in pieces.thin(whole, budget, size)):
+            ours = published[_within(piece, start)]
+            theirs = self._theirs(one, piece, ours)
+            if one.spec["meaning"]:
+                coding = self._codings.of(one, str(piece.granule))
+                wrong = meaning.differs(ours, one.published.coding, theirs, coding)
+            else:
+                self._codings.of(one, str(piece.granule))
+                wrong = compare.differs(ours, theirs)
+            self._count(one, piece, ours, theirs, wrong, wrong.size)
+        if bare is None:
             return
-        for low, high, i in _spans(placed["dest"], placed["count"], start[axis], stop[axis]):
-            shift = [0] * len(start)
-            name = None
-            if i is not None:
-                shift[axis] = placed["dest"][i] - placed["src"][i]
-                name = self._job["granules"][str(placed["granule"][i])]
-            a = (*start[:axis], low, *start[axis + 1 :])
-            b = (*stop[:axis], high, *stop[axis + 1 :])
-            yield from _thin(_Piece(a, b, name, tuple(shift)), self._job["slab_bytes"], itemsize)
+        for piece in pieces.thin(pieces.Piece(start, stop, None, (0,) * len(start)), budget, size):
+            box = _within(piece, start)
+            cells = int(bare[box].sum())
+            if cells:
+                ours = published[box]
+                theirs, wrong = self._gap(one, piece, ours)
+                self._count(one, piece, ours, theirs, wrong & bare[box], cells)
+
+    def _count(
+        self,
+        one: subject.Subject,
+        piece: pieces.Piece,
+        ours: compare.Array,
+        theirs: compare.Array,
+        wrong: compare.Array,
+        cells: int,
+    ) -> None:
+        tally = one.tally
+        tally.cells += cells
+        self._progress.advance(cells)
+        count = int(wrong.sum())
+        tally.mismatches += count
+        if count and tally.first is None:
+            tally.first = _first(piece, ours, theirs, wrong, one.spec["new_axes"])
+
+    def _theirs(self, one: subject.Subject, piece: pieces.Piece, ours: compare.Array) -> compare.Array:
+        inner, new = one.spec["inner"], set(one.spec["new_axes"])
+        at = [[v - s for v, s in zip(corner, piece.shift, strict=True)] for corner in (piece.start, piece.stop)]
+        if any(at[0][d] != 0 or at[1][d] != 1 for d in new):
+            raise readers.Unreadable(f"{piece.granule}, {inner}: it has one place on a new axis, {at[0]} to {at[1]} was placed")
+        own = [[v for d, v in enumerate(corner) if d not in new] for corner in at]
+        values = compare.native(self._sources.read(str(piece.granule), inner, own[0], own[1]))
+        if values.shape != tuple(n for d, n in enumerate(ours.shape) if d not in new):
+            raise readers.Unreadable(f"{piece.granule}, {inner}: read {values.shape} where {ours.shape} was asked for")
+        return values.reshape(ours.shape)
+
+    def _gap(self, one: subject.Subject, piece: pieces.Piece, ours: compare.Array) -> tuple[compare.Array, compare.Array]:
+        """What cells that no granule covers must read as, and where they do not."""
+        spec = one.spec
+        if spec["given"] is not None:
+            theirs = _given(spec["given"])[tuple(slice(a, b) for a, b in zip(piece.start, piece.stop, strict=True))]
+            return theirs, compare.differs(ours, compare.native(theirs))
+        theirs = _gap(spec["fill"], ours, spec["dtype"])
+        if not spec["meaning"]:
+            return theirs, compare.differs(ours, theirs)
+        if spec["gap_missing"]:
+            return theirs, ~meaning.missing(ours, one.published.coding)
+        if theirs.dtype == ours.dtype:
+            return theirs, compare.differs(ours, theirs)
+        first = self._codings.of(one, self._job["granules"][str(spec["firsts"][0])])
+        return theirs, meaning.differs(ours, one.published.coding, theirs, first)
+
+
+def _within(piece: pieces.Piece, start: tuple[int, ...]) -> Any:  # noqa: ANN401  an index of NumPy's
+    """The piece in an array that begins at ``start``; the Ellipsis keeps an array where a scalar would come out."""
+    return (*(slice(a - s, b - s) for a, b, s in zip(piece.start, piece.stop, start, strict=True)), ...)
 
 
 def _ahead(node: Any, chosen: Iterator[boxes.Box]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], compare.Array]]:  # noqa: ANN401 - as above
@@ -259,59 +274,38 @@ def _ahead(node: Any, chosen: Iterator[boxes.Box]) -> Iterator[tuple[tuple[int, 
             box = following
 
 
-def _spans(dest: Sequence[int], count: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, int, int | None]]:
-    """Runs of [start, stop) with the placement that holds them, or None for a gap."""
-    at = start
-    for i in range(max(0, bisect.bisect_right(dest, start) - 1), len(dest)):
-        if dest[i] >= stop:
-            break
-        low, high = max(at, dest[i]), min(stop, dest[i] + count[i])
-        if high <= low:
-            continue
-        if low > at:
-            yield at, low, None
-        yield low, high, i
-        at = high
-    if at < stop:
-        yield at, stop, None
+def _given(path: str) -> compare.Array:
+    """Values of a coordinate of the whole, places without a granule included."""
+    import numpy as np
+
+    return np.asarray(np.load(path, allow_pickle=False))
 
 
-def _thin(piece: _Piece, budget: int, itemsize: int) -> Iterator[_Piece]:
-    spans = [b - a for a, b in zip(piece.start, piece.stop, strict=True)]
-    if math.prod(spans) * itemsize <= budget or not spans:
-        yield piece
-        return
-    d = max(range(len(spans)), key=lambda k: (spans[k] > 1, -k))  # the slowest axis that can be cut
-    if spans[d] < 2:
-        yield piece
-        return
-    step = max(1, budget // max(1, math.prod(spans) // spans[d] * itemsize))
-    for a in range(piece.start[d], piece.stop[d], step):
-        start = (*piece.start[:d], a, *piece.start[d + 1 :])
-        stop = (*piece.stop[:d], min(a + step, piece.stop[d]), *piece.stop[d + 1 :])
-        yield from _thin(_Piece(start, stop, piece.granule, piece.shift), budget, itemsize)
-
-
-def _gap(fill: str | None, like: compare.Array) -> compare.Array:
-    """What cells that no granule covers must read as."""
+def _gap(fill: str | None, like: compare.Array, dtype: str | None) -> compare.Array:
+    """The value of a gap in the shape of what was published; ``dtype`` is that of ``fill`` where it is a number."""
     import numpy as np
 
     if like.dtype.kind == "O":
         out = np.empty(like.shape, object)
-        out.reshape(-1)[:] = [b""] * like.size
+        out.reshape(-1)[:] = [bytes.fromhex(fill or "")] * like.size
         return out
-    data = bytes.fromhex(fill) if fill else bytes(like.dtype.itemsize)
-    if len(data) != like.dtype.itemsize:
+    kind = like.dtype if dtype is None else np.dtype(dtype)
+    data = bytes.fromhex(fill) if fill else bytes(kind.itemsize)
+    if len(data) != kind.itemsize:
         raise compare.Incomparable(f"published as {like.dtype}, and the fill value has {len(data)} bytes")
-    return np.broadcast_to(np.frombuffer(data, like.dtype, 1).reshape((1,) * like.ndim), like.shape)
+    return np.broadcast_to(np.frombuffer(data, kind, 1).reshape((1,) * like.ndim), like.shape)
 
 
-def _first(piece: _Piece, ours: compare.Array, theirs: compare.Array, wrong: compare.Array) -> dict[str, Any]:
+def _first(
+    piece: pieces.Piece, ours: compare.Array, theirs: compare.Array, wrong: compare.Array, new_axes: list[int]
+) -> dict[str, Any]:
     import numpy as np
 
     local = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape)) if wrong.ndim else ()
     index = tuple(a + i for a, i in zip(piece.start, local, strict=True))
-    source = None if piece.granule is None else tuple(i - s for i, s in zip(index, piece.shift, strict=True))
+    source = None
+    if piece.granule is not None:
+        source = tuple(i - s for d, (i, s) in enumerate(zip(index, piece.shift, strict=True)) if d not in new_axes)
     return {
         "index": index,
         "published": compare.show(ours[local]),

@@ -1,0 +1,192 @@
+"""Times as exact instants: ``units`` and ``calendar`` read and compared in whole numbers, without a float's rounding.
+
+The witness loads this file by its path, so it imports nothing of drystone's.
+
+An instant is a number of days and of nanoseconds within the day, in the calendar's own count, so that nothing overflows and
+days since the year 1 are as exact as nanoseconds since 1970.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Clock", "Packing", "differs"]
+
+type Array = np.ndarray[Any, np.dtype[Any]]
+type Packing = tuple[Fraction, Fraction]
+
+_DAY = 86_400 * 10**9
+_UNITS = {
+    ("nanosecond", "nanoseconds", "nanosec", "nanosecs", "nsec", "nsecs", "ns"): 1,
+    ("microsecond", "microseconds", "microsec", "microsecs", "us"): 10**3,
+    ("millisecond", "milliseconds", "millisec", "millisecs", "msec", "msecs", "ms"): 10**6,
+    ("second", "seconds", "sec", "secs", "s"): 10**9,
+    ("minute", "minutes", "min", "mins"): 60 * 10**9,
+    ("hour", "hours", "hr", "hrs", "h"): 3600 * 10**9,
+    ("day", "days", "d"): _DAY,
+    ("week", "weeks"): 7 * _DAY,
+}
+_NANOSECONDS = {name: n for names, n in _UNITS.items() for name in names}
+_CALENDARS = {
+    "gregorian": "standard",
+    "365_day": "noleap",
+    "366_day": "all_leap",
+}
+_REFORM = -141_427  # 15 October 1582, in days since 1970-01-01: from here on two calendars are one
+_WHEN = re.compile(
+    r"(?P<year>[+-]?\d+)(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2}))?)?"
+    r"(?:(?:\s+|T)(?P<hour>\d{1,2})(?::(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})(?:\.(?P<part>\d*))?)?)?)?"
+    r"\s*(?P<zone>Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?)?",
+    re.IGNORECASE,
+)
+_LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What a number of a time variable counts.
+
+    Parameters
+    ----------
+    tick
+        Nanoseconds that one counts.
+    day, within
+        What zero is: a day in the calendar's own count, and nanoseconds within it.
+    calendar
+        By its first name.
+
+    Examples
+    --------
+    >>> Clock.of({"units": "hours since 1970-01-02 06:00 +06:00"})
+    Clock(tick=3600000000000, day=1, within=0, calendar='standard')
+    >>> Clock.of({"units": "days since 1970-01-02", "calendar": "proleptic_gregorian"}).day
+    1
+    >>> Clock.of({"units": "days"}) is None
+    True
+    """
+
+    tick: int
+    day: int
+    within: int
+    calendar: str
+
+    @classmethod
+    def of(cls, attributes: Mapping[str, object]) -> Clock | None:
+        """From plain attributes; None where they say no time, or one in units without a fixed length."""
+        unit, since, when = str(attributes.get("units", "")).strip().partition(" since ")
+        name = str(attributes.get("calendar", "standard")).strip().lower()
+        calendar = _CALENDARS.get(name, name)
+        tick = _NANOSECONDS.get(unit.strip().lower())
+        found = _WHEN.fullmatch(when.strip())
+        if not since or tick is None or found is None:
+            return None
+        part = {k: int(v) for k, v in found.groupdict().items() if v and k not in ("zone", "part")}
+        day = _day(calendar, part["year"], part.get("month", 1), part.get("day", 1))
+        digits = (found["part"] or "").ljust(9, "0")
+        if day is None or digits[9:].strip("0"):
+            return None
+        seconds = part.get("hour", 0) * 3600 + part.get("minute", 0) * 60 + part.get("second", 0) - _zone(found["zone"])
+        more, within = divmod(seconds * 10**9 + int(digits[:9]), _DAY)
+        return cls(tick, day + more, within, calendar)
+
+
+def _zone(text: str | None) -> int:
+    """Seconds east of Greenwich."""
+    if not text or text[0] not in "+-":
+        return 0
+    hours, _, minutes = text[1:].partition(":")
+    if len(hours) > 2:
+        hours, minutes = hours[:-2], hours[-2:]
+    seconds = int(hours) * 3600 + int(minutes or 0) * 60
+    return -seconds if text[0] == "-" else seconds
+
+
+def _day(calendar: str, year: int, month: int, day: int) -> int | None:
+    """Days since 1970-01-01 where a calendar follows the sun, since its year 0 elsewhere; None for no such day."""
+    if calendar == "360_day":
+        return year * 360 + (month - 1) * 30 + day - 1 if 1 <= month <= 12 and 1 <= day <= 30 else None
+    leap = calendar == "all_leap"
+    if calendar == "proleptic_gregorian" or (calendar == "standard" and (year, month, day) >= (1582, 10, 15)):
+        leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    elif calendar in ("standard", "julian"):
+        leap = year % 4 == 0
+        if year < 1 or (calendar == "standard" and (year, month, day) > (1582, 10, 4)):
+            return None  # these calendars have no year 0, and one of them no such days
+    elif calendar not in ("noleap", "all_leap"):
+        return None
+    if not 1 <= month <= 12 or not 1 <= day <= _LENGTHS[month - 1] + (leap and month == 2):
+        return None
+    past = sum(_LENGTHS[: month - 1]) + (leap and month > 2) + day - 1
+    if calendar == "noleap":
+        return year * 365 + past
+    if calendar == "all_leap":
+        return year * 366 + past
+    before = year - 1
+    days = before * 365 + before // 4 + past
+    if calendar == "proleptic_gregorian" or (calendar == "standard" and (year, month, day) >= (1582, 10, 15)):
+        return days - before // 100 + before // 400 - 719_162
+    return days - 719_164
+
+
+def differs(a: Array, one: Clock, b: Array, two: Clock, packed: tuple[Packing | None, Packing | None] = (None, None)) -> Array:
+    """Where the instants of two arrays of numbers are a nanosecond or more apart, bool.
+
+    Examples
+    --------
+    >>> hours, days = (Clock.of({"units": f"{u} since {d}"}) for u, d in (("hours", "1970-01-01"), ("days", "1969-12-31")))
+    >>> differs(np.array([6, 7]), hours, np.array([1.25, 1.25]), days).tolist()
+    [False, True]
+    """
+    day_a, within_a, rest_a, odd_a = _instant(a, one, packed[0])
+    day_b, within_b, rest_b, odd_b = _instant(b, two, packed[1])
+    # a fraction of a week is up to seven days, so what is ten days apart cannot meet
+    apart = np.clip(day_a - day_b, -10, 10) * _DAY + (within_a - within_b)
+    wrong = np.abs(apart + (rest_a - rest_b)) >= 1
+    if one.calendar != two.calendar:
+        same = {one.calendar, two.calendar} == {"standard", "proleptic_gregorian"}
+        wrong |= (day_a < _REFORM) | (day_b < _REFORM) if same else True
+    odd = odd_a | odd_b
+    equal = (one == two) & odd_a & odd_b & (a == b)  # infinite, or beyond all counting
+    return np.asarray(np.where(odd, ~equal, wrong), bool)
+
+
+def _instant(values: Array, clock: Clock, packing: Packing | None) -> tuple[Array, Array, Array, Array]:
+    """Days, nanoseconds within them, the part of a nanosecond count that a fraction adds, and what cannot be counted."""
+    whole, rest, odd = _packed(values, packing) if packing else _parts(values)
+    if clock.tick >= _DAY:
+        day, within = whole * (clock.tick // _DAY), np.zeros_like(whole)
+    else:
+        per_day = _DAY // clock.tick
+        day, within = whole // per_day, (whole % per_day) * clock.tick
+    within = within + clock.within
+    return day + clock.day + within // _DAY, within % _DAY, rest * clock.tick, odd
+
+
+def _parts(values: Array) -> tuple[Array, Array, Array]:
+    """Whole numbers (int64), fractions (float64) and which are too large to be told apart."""
+    if values.dtype.kind in "iub":
+        odd = values > 2**60 if values.dtype == np.uint64 else np.abs(values.astype(np.int64)) > 2**60
+        return np.where(odd, 0, values).astype(np.int64), np.zeros(values.shape), np.asarray(odd, bool)
+    wide = values.astype(np.float64)
+    odd = ~(np.abs(wide) < 2.0**60)
+    floor = np.floor(np.where(odd, 0, wide))
+    return floor.astype(np.int64), np.where(odd, 0, wide) - floor, odd
+
+
+def _packed(values: Array, packing: Packing) -> tuple[Array, Array, Array]:
+    """As :func:`_parts`, of numbers times a scale plus an offset: exact, and slow, for what is rare."""
+    scale, offset = packing
+    found, where = np.unique(values, return_inverse=True)
+    odd = ~np.isfinite(found) if found.dtype.kind == "f" else np.zeros(found.shape, bool)
+    exact = [Fraction(0) if bad else Fraction(v) * scale + offset for v, bad in zip(found.tolist(), odd.tolist(), strict=True)]
+    odd = odd | np.array([abs(v) > 2**60 for v in exact], bool)
+    whole = np.array([0 if bad else v.__floor__() for v, bad in zip(exact, odd.tolist(), strict=True)], np.int64)
+    rest = np.array([float(v - v.__floor__()) for v in exact], np.float64)
+    at = where.reshape(values.shape)
+    return whole[at], rest[at], odd[at]
