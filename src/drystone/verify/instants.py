@@ -3,7 +3,9 @@
 The witness loads this file by its path, so it imports nothing of drystone's.
 
 An instant is a number of days and of nanoseconds within the day, in the calendar's own count, so that nothing overflows and
-days since the year 1 are as exact as nanoseconds since 1970.
+days since the year 1 are as exact as nanoseconds since 1970. A floating-point number is known to half a unit in the last
+place of its double-precision product in nanoseconds, which is what readers compute, and where nanoseconds since 1970 do not
+reach, or in calendars of models, to the microseconds that readers then count.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ _CALENDARS = {
     "366_day": "all_leap",
 }
 _REFORM = -141_427  # 15 October 1582, in days since 1970-01-01: from here on two calendars are one
+_FAR = 106_751  # days that 64 bits of nanoseconds reach
 _WHEN = re.compile(
     r"(?P<year>[+-]?\d+)(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2}))?)?"
     r"(?:(?:\s+|T)(?P<hour>\d{1,2})(?::(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})(?:\.(?P<part>\d*))?)?)?)?"
@@ -135,7 +138,7 @@ def _day(calendar: str, year: int, month: int, day: int) -> int | None:
 
 
 def differs(a: Array, one: Clock, b: Array, two: Clock, packed: tuple[Packing | None, Packing | None] = (None, None)) -> Array:
-    """Where the instants of two arrays of numbers are a nanosecond or more apart, bool.
+    """Where the instants of two arrays of numbers are a nanosecond or more apart, bool; more than readers round, for floats.
 
     Examples
     --------
@@ -147,13 +150,22 @@ def differs(a: Array, one: Clock, b: Array, two: Clock, packed: tuple[Packing | 
     day_b, within_b, rest_b, odd_b = _instant(b, two, packed[1])
     # a fraction of a week is up to seven days, so what is ten days apart cannot meet
     apart = np.clip(day_a - day_b, -10, 10) * _DAY + (within_a - within_b)
-    wrong = np.abs(apart + (rest_a - rest_b)) >= 1
+    wrong = np.abs(apart + (rest_a - rest_b)) >= 1 + _blur(a, one, packed[0]) + _blur(b, two, packed[1])
     if one.calendar != two.calendar:
         same = {one.calendar, two.calendar} == {"standard", "proleptic_gregorian"}
         wrong |= (day_a < _REFORM) | (day_b < _REFORM) if same else True
     odd = odd_a | odd_b
     equal = (one == two) & odd_a & odd_b & (a == b)  # infinite, or beyond all counting
     return np.asarray(np.where(odd, ~equal, wrong), bool)
+
+
+def _blur(values: Array, clock: Clock, packing: Packing | None) -> Array | float:
+    """Nanoseconds that readers may round a number by."""
+    if values.dtype.kind != "f" and packing is None:
+        return 0.0
+    wide = values.astype(np.float64) * (float(packing[0]) if packing else 1.0) + (float(packing[1]) if packing else 0.0)
+    fine = clock.calendar in ("standard", "proleptic_gregorian") and abs(clock.day) < _FAR
+    return np.spacing(np.where(np.isfinite(wide), np.abs(wide), 0) * clock.tick) / 2 + (0.0 if fine else 500.0)
 
 
 def _instant(values: Array, clock: Clock, packing: Packing | None) -> tuple[Array, Array, Array, Array]:

@@ -248,7 +248,7 @@ def _spec(a: CombinedArray, form: str, decoded: bool) -> dict[str, object]:
 
 
 def _gap(a: CombinedArray) -> tuple[bytes | None, bool]:
-    """What places without a granule read as, in bytes: ``_FillValue``, which says missing (True), else the storage fill."""
+    """What places without a granule read as, and whether it says missing: ``_FillValue``, or NaN, else the storage fill."""
     attribute = a.attributes.get("_FillValue")
     value = None if attribute is None else attribute.value
     if isinstance(value, str) and a.dtype.kind == "T":
@@ -258,6 +258,8 @@ def _gap(a: CombinedArray) -> tuple[bytes | None, bool]:
     if value is not None and np.size(value) == 1 and np.asarray(value).dtype.kind in "biufc" and a.dtype.kind in "biufc":
         with np.errstate(invalid="ignore", over="ignore"):
             return np.asarray(value).reshape(()).astype(a.dtype).tobytes(), True
+    if a.dtype.kind in "fc":
+        return np.full((), np.nan, a.dtype).tobytes(), True
     return (None if a.dtype.kind == "T" else a.fill_scalar.tobytes()), False
 
 

@@ -98,7 +98,7 @@ def archive(tmp_path: Path) -> Archive:
     for g in range(len(LENGTHS)):
         granules[g] = str(tmp_path / f"g{g}.nc")
         write_granule(Path(granules[g]), g)
-    fills = {"time": 0.0, "sst": FILL, "err": np.nan, "pair": 0, "good": False}
+    fills = {"time": np.nan, "sst": FILL, "err": np.nan, "pair": 0, "good": False}
     whole: dict[str, np.ndarray] = {}
     for name, first in values_of(0).items():
         whole[name] = np.full((T, *first.shape[1:]), fills[name], first.dtype)
