@@ -75,9 +75,18 @@ class OpenFile:
         return self._fid
 
     def close(self) -> None:
-        """Give the library's handle back."""
+        """Give the library's handle back.
+
+        Raises
+        ------
+        ScanError
+            ``unreadable``: the library found the file so damaged that it cannot let go of it.
+        """
         if self._fid is not None:
-            self._fid.close()
+            try:
+                self._fid.close()
+            except RuntimeError as error:
+                raise _unreadable(self.address, _first_line(error)) from error
 
 
 class _Descriptor:

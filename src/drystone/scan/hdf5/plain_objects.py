@@ -19,6 +19,7 @@ from numcodecs.jenkins import jenkins_lookup3
 
 from drystone.codecs.chain import CodecChain
 from drystone.scan.hdf5.attributes import PlainAttributes
+from drystone.scan.hdf5.dense import dense_messages, is_dense
 from drystone.scan.hdf5.dtypes import StoredType
 from drystone.scan.hdf5.header_attributes import attributes_of
 from drystone.scan.hdf5.object_header import (
@@ -35,9 +36,10 @@ from drystone.scan.hdf5.opening import NeedsLibrary, OpenFile
 __all__ = ["Form", "Link", "PlainDataset", "PlainGroup", "Told", "plain_object", "root_address"]
 
 _NIL, _SPACE, _LINK_INFO, _TYPE, _OLD_FILL, _LINK, _GROUP_INFO, _FILTERS = 0, 1, 2, 3, 4, 6, 0x0A, 0x0B
-_CONTINUATION, _MODIFIED = 0x10, 0x12
-_OF_DATASETS = frozenset({_NIL, _SPACE, _TYPE, _OLD_FILL, FILL_VALUE, LAYOUT, _FILTERS, ATTRIBUTE, _MODIFIED, ATTRIBUTE_INFO})
-_OF_GROUPS = frozenset({_NIL, _LINK_INFO, _LINK, _GROUP_INFO, ATTRIBUTE, _MODIFIED, ATTRIBUTE_INFO})
+_CONTINUATION = 0x10
+_OF_DATASETS = frozenset({_NIL, _SPACE, _TYPE, _OLD_FILL, FILL_VALUE, LAYOUT, _FILTERS, ATTRIBUTE, ATTRIBUTE_INFO})
+_OF_GROUPS = frozenset({_NIL, _LINK_INFO, _LINK, _GROUP_INFO, ATTRIBUTE, ATTRIBUTE_INFO})
+_INFOS = {_LINK_INFO: 8, ATTRIBUTE_INFO: 2}  # bytes of the largest order of creation in them
 _UNDEFINED, _LARGEST = (1 << 64) - 1, 1 << 62
 _FLAGS = 0x05  # constant, not to be shared: other flags say that a message is shared, or must be understood
 
@@ -142,9 +144,10 @@ def plain_object(file: OpenFile, address: int) -> PlainGroup | PlainDataset:
         It is not plain.
     """
     blocks = _blocks(file, address)
-    made = _cached_object if sum(map(len, blocks)) <= 2 * _CACHED_BYTES else _object
     try:
-        return made(blocks)
+        dense = tuple([m for b in blocks for kind, info in _parsed(b).dense for m in dense_messages(file, kind, info)])
+        n_bytes = sum(map(len, blocks)) + sum([len(m.body) for m in dense])
+        return (_cached_object if n_bytes <= 4 * _CACHED_BYTES else _object)(blocks, dense)
     except (struct.error, IndexError, UnexpectedHeader):
         raise NeedsLibrary from None
 
@@ -183,10 +186,15 @@ def _prefix(head: bytes) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """One part of a header, its checksum verified: messages, and address and length of further parts."""
+    """One part of a header, its checksum verified.
+
+    ``continuations`` are address and length of further parts, ``dense`` kind and body of messages that say where links or
+    attributes lie.
+    """
 
     messages: tuple[Message, ...]
     continuations: tuple[tuple[int, int], ...]
+    dense: tuple[tuple[int, bytes], ...]
 
 
 def _parsed(data: bytes) -> _Block:
@@ -218,19 +226,24 @@ def _block(data: bytes) -> _Block:
             if len(message.body) != 16:
                 raise NeedsLibrary
             further.append(struct.unpack("<QQ", message.body))
-    return _Block(tuple(m for m in messages if m.kind != _CONTINUATION), tuple(further))
+    dense = [(m.kind, m.body) for m in messages if m.kind in _INFOS and is_dense(m.body, _INFOS[m.kind])]
+    return _Block(tuple(m for m in messages if m.kind != _CONTINUATION), tuple(further), tuple(dense))
 
 
 _cached_block = lru_cache(maxsize=1024)(_block)
 
 
-def _object(blocks: tuple[bytes, ...]) -> PlainGroup | PlainDataset:
+def _object(blocks: tuple[bytes, ...], dense: tuple[Message, ...]) -> PlainGroup | PlainDataset:
     messages = [m for b in blocks for m in _parsed(b).messages]
+    # all links or attributes of an object lie in one place
+    if {m.kind for m in messages} & {m.kind for m in dense}:
+        raise NeedsLibrary
+    messages += dense
     by_kind: dict[int, list[Message]] = {}
     for message in messages:
         by_kind.setdefault(message.kind, []).append(message)
-    attributes = attributes_of(messages)
-    if attributes is None or any(len(by_kind.get(k, ())) > 1 for k in (_MODIFIED, _GROUP_INFO)):
+    attributes = attributes_of([m for m in messages if m.kind == ATTRIBUTE])
+    if attributes is None:
         raise NeedsLibrary
     if by_kind.keys() <= _OF_DATASETS:
         return _dataset(by_kind, blocks[0][5:6], PlainAttributes(attributes))
@@ -245,15 +258,21 @@ _cached_object = lru_cache(maxsize=1024)(_object)
 def _group(by_kind: dict[int, list[Message]], flags: bytes, attributes: PlainAttributes) -> PlainGroup:
     info = _single(by_kind, _LINK_INFO)
     tracked = info[1] & 1
-    if not _lies_here(info, 8) or (tracked and info[9] & 0x80):
+    if not _is_usual(info, 8) or (tracked and info[9] & 0x80):
         raise NeedsLibrary
     found = [_link(m.body, bool(tracked)) for m in by_kind.get(_LINK, ())]
     found.sort(key=lambda item: item[0] if tracked else item[1])
     names = [name for _, name, _ in found]
     if len(set(names)) != len(names):
         raise NeedsLibrary
-    group_info = by_kind.get(_GROUP_INFO)
-    form = (b"group", flags, info[:2], _attribute_flags(by_kind), group_info[0].body if group_info else b"")
+    about = _single(by_kind, _GROUP_INFO) if _GROUP_INFO in by_kind else b""
+    form = (
+        b"group",
+        flags,
+        info[:2] + bytes((is_dense(info, 8),)),
+        _attribute_flags(by_kind),
+        about,
+    )
     return PlainGroup(form, tuple(Link(name.decode(), address) for _, name, address in found), attributes)
 
 
@@ -283,19 +302,23 @@ def _link(body: bytes, tracked: bool) -> tuple[int, bytes, int]:
     return order, name, struct.unpack_from("<Q", body, at + length)[0]
 
 
-def _lies_here(info: bytes, n_order: int) -> bool:
-    """Whether a link or attribute info message gives no address of a heap or of an index: all of them lie in the header."""
+def _is_usual(info: bytes, n_order: int) -> bool:
+    """Whether a link or attribute info message is of a known form, with all addresses or with none."""
     at = 2 + n_order if info[1] & 1 else 2
-    return info[0] == 0 and info[1] <= 3 and info[at:] == b"\xff" * (24 if info[1] & 2 else 16)
+    n_addresses = 3 if info[1] & 2 else 2
+    if info[0] != 0 or info[1] > 3 or len(info) != at + 8 * n_addresses:
+        return False
+    given = [a != _UNDEFINED for a in struct.unpack_from(f"<{n_addresses}Q", info, at)]
+    return all(given) or not any(given)
 
 
 def _attribute_flags(by_kind: dict[int, list[Message]]) -> bytes:
     if ATTRIBUTE_INFO not in by_kind:
         return b""
     info = _single(by_kind, ATTRIBUTE_INFO)
-    if not _lies_here(info, 2):
+    if not _is_usual(info, 2):
         raise NeedsLibrary
-    return info[:2]
+    return info[:2] + bytes((is_dense(info, 2),))
 
 
 def _single(by_kind: dict[int, list[Message]], kind: int) -> bytes:

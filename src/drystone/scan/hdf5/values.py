@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from drystone.codecs.decode import decode_chunk
 from drystone.errors import DecodeError
+from drystone.scan.hdf5.chunk_index import TooManyChunks
 from drystone.scan.hdf5.describe import Description
 from drystone.scan.hdf5.dtypes import UnsupportedType
 from drystone.scan.hdf5.object_header import read_fill
@@ -47,13 +48,21 @@ def _plain_values(subject: Subject, plain: PlainDataset) -> NDArray[np.generic]:
         return np.zeros(shape, dtype)
     if d.layout == h5d.CHUNKED:
         return _plain_chunks(subject, shape)
-    data: bytes | None = plain.data[:nbytes]
+    data = plain.data[:nbytes]
     if d.layout == h5d.CONTIGUOUS:
         offset = stored_offset(subject, nbytes)
-        data = None if offset is None else file.bytes.read(offset, nbytes)
-    if data is None or len(data) != nbytes:
+        if offset is None:
+            return _unwritten(d, shape)
+        data = file.bytes.read(offset, nbytes)
+    if len(data) != nbytes:
         raise NeedsLibrary
     return np.frombuffer(data, dtype).reshape(shape).copy()
+
+
+def _unwritten(d: Description, shape: tuple[int, ...]) -> NDArray[np.generic]:
+    if d.fill is None:
+        raise NeedsLibrary
+    return np.frombuffer(d.fill * math.prod(shape), d.stored.dtype).reshape(shape).copy()
 
 
 def _plain_chunks(subject: Subject, shape: tuple[int, ...]) -> NDArray[np.generic]:
@@ -64,14 +73,14 @@ def _plain_chunks(subject: Subject, shape: tuple[int, ...]) -> NDArray[np.generi
     nbytes = math.prod(chunk_shape) * d.stored.element_size
     if d.chain.needs_library or n_chunks * nbytes > _LARGEST:
         raise NeedsLibrary
-    columns = stored_columns(subject, n_chunks)
-    # an unwritten chunk, a skipped filter: rare enough in a coordinate to leave them to the library
-    if len(columns.offset) != n_chunks or columns.mask.any():
+    try:
+        columns = stored_columns(subject, n_chunks)
+    except TooManyChunks:
+        raise NeedsLibrary from None
+    # a skipped filter is rare enough in a coordinate to leave it to the library
+    if len({tuple(s) for s in columns.start.tolist()}) != len(columns.offset) or columns.mask.any():
         raise NeedsLibrary
-    whole = np.empty(shape, d.stored.dtype)
-    starts = {tuple(s) for s in columns.start.tolist()}
-    if len(starts) != n_chunks:
-        raise NeedsLibrary
+    whole = np.empty(shape, d.stored.dtype) if len(columns.offset) == n_chunks else _unwritten(d, shape)
     for start, offset, length in zip(columns.start.tolist(), columns.offset.tolist(), columns.length.tolist(), strict=True):
         if (
             any(s % c or s >= n for s, c, n in zip(start, chunk_shape, shape, strict=True))
