@@ -15,6 +15,7 @@ import itertools
 import json
 import uuid
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,22 +94,28 @@ def write_batch(store: Store, prefix: str, scans: Sequence[tuple[int, Listed, Sc
     entries, paths = _entries(scans)
     written: list[tuple[str, NewPart]] = []
     structures = _structures(entries)
-    for name, pieces in (
-        ("references", _reference_blocks(entries, attempt_id)),
-        ("side", _side_rows(entries, attempt_id)),
-        ("arrays", _array_rows(entries, structures, attempt_id)),
-    ):
-        first = next(pieces, None)
-        if first is None:
-            continue
-        part = encode_part(name, _chain(first, pieces))
-        file = f"part-{uuid.uuid4().hex}.parquet"
-        store.put(f"{prefix}/{name}/{file}", memoryview(part.data))
-        written.append((name, NewPart(file, part.data.size, part.n_rows, part.stats)))
+    # the next part is made while storage confirms the last
+    with ThreadPoolExecutor(3, "drystone-put") as pool:
+        putting: list[Future[None]] = []
+        for name, pieces in (
+            ("references", _reference_blocks(entries, attempt_id)),
+            ("side", _side_rows(entries, attempt_id)),
+            ("arrays", _array_rows(entries, structures, attempt_id)),
+        ):
+            first = next(pieces, None)
+            if first is None:
+                continue
+            part = encode_part(name, _chain(first, pieces))
+            file = f"part-{uuid.uuid4().hex}.parquet"
+            putting.append(pool.submit(store.put, f"{prefix}/{name}/{file}", memoryview(part.data)))
+            written.append((name, NewPart(file, part.data.size, part.n_rows, part.stats)))
+        granules = ipc_bytes(scanned_rows(scans, structures, attempt_id))
+        for future in putting:
+            future.result()
     return WrittenBatch(
         attempt_id,
         tuple(written),
-        ipc_bytes(scanned_rows(scans, structures, attempt_id)),
+        granules,
         tuple(sorted(paths.items())),
         len(scans),
         sum(len(array.rows) for _, _, array in entries),
