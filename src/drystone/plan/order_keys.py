@@ -19,7 +19,7 @@ from drystone.model.array import ArraySpec
 from drystone.plan.members import ArrayMembers
 from drystone.plan.order_times import GREGORIAN_START, Clock, calendar_name, instants, iso, narrow, parse_clock
 
-__all__ = ["Granules", "Keys", "check_inside", "coordinate_keys", "joined", "say_number"]
+__all__ = ["Granules", "Keys", "check_inside", "coordinate_keys", "distinct", "joined", "say_number"]
 
 # what netCDF writes where nothing was written; bytes have none
 _DEFAULT_FILL = {
@@ -162,10 +162,11 @@ def coordinate_keys(members: ArrayMembers, granules: Granules, axis: str, ways: 
     variant, chosen = codes // n, codes % n
     arrays = [members.coordinates[c].reshape(-1) for c in chosen.tolist()]
     offset = np.concatenate([[0], np.cumsum([len(a) for a in arrays])]).astype(np.int64)
-    where = [int(first[np.searchsorted(variant, v)]) for v in np.unique(variant).tolist()]
+    used = distinct(variant).tolist()
+    where = [int(first[np.searchsorted(variant, v)]) for v in used]
     kind, calendar, exact = _meaning(members, where, granules, any_units)
     parts = []
-    for v in np.unique(variant).tolist():
+    for v in used:
         lo, hi = np.searchsorted(variant, [v, v + 1])
         raw, spec = np.concatenate(arrays[lo:hi]), members.variants[v]
         _check_values(raw, spec, offset[lo : hi + 1] - offset[lo], _namer(granules, first[lo:hi]))
@@ -323,6 +324,12 @@ def _unpacked(raw: NDArray[np.generic], spec: ArraySpec) -> NDArray[np.generic]:
         return raw
     factor, term = (d if a is None else float(a.value) for a, d in ((scale, 1.0), (shift, 0.0)))
     return np.asarray(raw.astype(np.float64) * factor + term)
+
+
+def distinct(values: NDArray[np.generic]) -> NDArray[np.generic]:
+    """The distinct values of a column, sorted: by sorting, since hashing is slow for regular numbers."""
+    values = np.sort(values)
+    return values[np.append(True, values[1:] != values[:-1])] if len(values) else values
 
 
 def joined(parts: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from drystone.model.array import ArraySpec
 from drystone.model.attributes import Attribute, Attributes
-from drystone.plan.order_keys import Keys
+from drystone.plan.order_keys import Keys, distinct
 from drystone.plan.order_places import Places
 from drystone.plan.order_rows import Boxes
 from drystone.plan.order_slots import Grid
@@ -33,7 +33,7 @@ class _Base:
 def new_values(places: Places, base: int) -> tuple[NDArray[np.generic], Attributes]:
     """The distinct keys of a new axis, in order."""
     keys = places.keys
-    flat = np.unique(keys.flat)
+    flat = distinct(keys.flat)
     if keys.kind == "label":
         return np.array(flat.tolist(), np.dtypes.StringDType()), _attributes(keys.spec(base))
     return _encoded(flat, _Base(keys, keys.spec(base), keys.clock(base)))

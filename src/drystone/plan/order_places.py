@@ -47,6 +47,16 @@ class Places:
         """The value of one element of a granule, or of the granule."""
         return self.keys.say(self.keys.of(granule)[src if self.by_element else 0])
 
+    def say_at(self, place: int) -> str:
+        """The value of a place, as some granule has it."""
+        runs = np.flatnonzero((self.dest <= place) & (place < self.dest + self.count))
+        if not len(runs):
+            return str(place)
+        run = int(runs[0])
+        first = int(self.keys.offset[int(np.searchsorted(self.start, run, side="right")) - 1])
+        inner = int(self.src[run]) + place - int(self.dest[run]) if self.by_element else 0
+        return self.keys.say(self.keys.flat[first + inner])
+
 
 def runs_of(keys: Keys, position: NDArray[np.int64], extent: int) -> Places:
     """Places from the position of each element."""
@@ -107,6 +117,8 @@ def blocks(keys: Keys, count: NDArray[np.int64], granules: Granules, ways: str) 
     values, block = np.unique(keys.flat, return_inverse=True)
     block = block.reshape(-1)
     size = np.zeros(len(values), np.int64)
+    of_granule, count = count, np.zeros(len(block), np.int64)
+    count[keys.segment] = of_granule  # granules that share a segment are those of a new axis: one element each
     np.maximum.at(size, block, count)
     wrong = np.flatnonzero((count != size[block]) & (count > 0))
     if len(wrong):

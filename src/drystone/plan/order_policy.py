@@ -48,7 +48,9 @@ def resolved(work: list[Work], context: Context) -> Boxes:
     """
     granules = context.granules
     boxes = product([w.places for w in work], len(granules))
-    empty = np.setdiff1d(np.arange(len(granules)), boxes.granule[(boxes.count > 0).all(axis=1)])
+    held = np.zeros(len(granules), np.bool_)
+    held[boxes.granule[(boxes.count > 0).all(axis=1)]] = True
+    empty = np.flatnonzero(~held)
     if len(empty):
         context.notes.append(f"{_some(empty, granules)}: nothing along {work[0].options.name}, so no place")
 
@@ -61,14 +63,15 @@ def resolved(work: list[Work], context: Context) -> Boxes:
     out = resolve(
         boxes,
         () if single else spatial,
-        _ranks(duplicates, granules),
-        _ranks(context.options.overlap, granules),
+        lambda: _ranks(duplicates, granules),
+        lambda: _ranks(context.options.overlap, granules),
         refuse,
     )
     for w in work:
         if w.grid is None and (w.spatial or duplicates == "error"):
             check_contiguous(w.places, granules, _ways(w, work))
-    lost = np.setdiff1d(np.unique(boxes.granule), np.union1d(out.granule, empty))
+    held[out.granule] = False
+    lost = np.flatnonzero(held)
     if len(lost):
         context.notes.append(
             f"{_some(lost, granules)}: superseded, other granules count in all of its places (duplicates: "
@@ -159,9 +162,4 @@ def tell_missing(work: list[Work], boxes: Boxes, context: Context) -> None:
 def _say_place(work: Work, place: int) -> str:
     if work.grid is not None:
         return work.places.keys.say(work.grid.keys_at(np.array([place], np.int64))[0])
-    keys = work.places.keys
-    if work.places.by_element or work.new:
-        values = np.unique(keys.flat)
-        rises = len(values) == work.places.extent
-        return keys.say(values[place]) if rises else str(place)
-    return f"place {place}"
+    return work.places.say_at(place)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from drystone.plan.order_keys import distinct
 from drystone.plan.order_places import Places
 
 __all__ = ["Boxes", "Clash", "first_gaps", "product", "resolve"]
@@ -74,9 +75,15 @@ class _Cells:
     edges: tuple[NDArray[np.int64], ...]
 
 
+def _edges(boxes: Boxes, more: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+    """Along each axis, where boxes start and stop; and ``more``, int64 (j, k)."""
+    ends = np.concatenate([more, boxes.dest, boxes.dest + boxes.count])
+    return tuple(distinct(ends[:, d]).astype(np.int64) for d in range(ends.shape[1]))
+
+
 def _cells(boxes: Boxes) -> _Cells:
     k = boxes.dest.shape[1]
-    edges = tuple(np.unique(np.concatenate([boxes.dest[:, d], boxes.dest[:, d] + boxes.count[:, d]])) for d in range(k))
+    edges = _edges(boxes, np.zeros((0, k), np.int64))
     low = np.stack([np.searchsorted(edges[d], boxes.dest[:, d]) for d in range(k)], axis=1)
     high = np.stack([np.searchsorted(edges[d], boxes.dest[:, d] + boxes.count[:, d]) for d in range(k)], axis=1)
     span = (high - low).astype(np.int64)
@@ -98,8 +105,8 @@ def _cells(boxes: Boxes) -> _Cells:
 def resolve(
     boxes: Boxes,
     spatial: tuple[int, ...],
-    duplicates: NDArray[np.int64] | None,
-    overlap: NDArray[np.int64] | None,
+    duplicates: Callable[[], NDArray[np.int64] | None],
+    overlap: Callable[[], NDArray[np.int64] | None],
     refuse: Callable[[Boxes, list[Clash], bool], None],
 ) -> Boxes:
     """One granule for each place.
@@ -111,7 +118,7 @@ def resolve(
     spatial
         Axes along which boxes are tiles: boxes that are equal there are duplicates, others overlap.
     duplicates, overlap
-        Rank of each granule, the lowest counts; None: refuse.
+        Give the rank of each granule, of which the lowest counts; or None: refuse. Asked only where boxes meet.
     refuse
         Called with the boxes, some clashes and whether they overlap as tiles; raises.
 
@@ -125,12 +132,15 @@ def resolve(
     if not len(held):
         return boxes
     cells = _cells(boxes)
+    if len(distinct(cells.code)) == len(cells.code):
+        return boxes.sorted()
     tile = np.zeros(len(boxes.granule), np.int64)
     if spatial:
         columns = [a[:, list(spatial)] for a in (boxes.dest, boxes.count)]
         tile = np.unique(np.concatenate(columns, axis=1), axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
     kept = np.arange(len(cells.row))
-    for group, rank, tiles in ((tile, duplicates, False), (np.zeros_like(tile), overlap, True)):
+    for group, policy, tiles in ((tile, duplicates, False), (np.zeros_like(tile), overlap, True)):
+        rank = policy()
         order = np.zeros(len(boxes.granule), np.int64) if rank is None else rank[boxes.granule]
         rows = cells.row[kept]
         kept = kept[np.lexsort((order[rows], group[rows], cells.code[kept]))]
@@ -142,8 +152,6 @@ def resolve(
         if rank is None:
             refuse(boxes, _clashes(cells, kept, wins), tiles)
         kept = kept[wins]
-    if len(kept) == len(cells.row):
-        return boxes.sorted()
     return _recut(boxes, cells, kept).sorted()
 
 
@@ -203,10 +211,7 @@ def first_gaps(boxes: Boxes, extent: tuple[int, ...], most: int = 3) -> tuple[in
     missing = total - sum(int(v) for v in boxes.count.prod(axis=1).tolist())
     if not missing or not len(extent):
         return missing, []
-    edges = [
-        np.unique(np.concatenate([[0, n], boxes.dest[:, d], boxes.dest[:, d] + boxes.count[:, d]]))
-        for d, n in enumerate(extent)
-    ]
+    edges = _edges(boxes, np.array([[0] * len(extent), extent], np.int64))
     shape = tuple(len(e) - 1 for e in edges)
     if np.prod([float(n) for n in shape]) > _MOST_CELLS:
         return missing, []

@@ -152,6 +152,8 @@ def instants(values: NDArray[np.generic], clock: Clock) -> NDArray[np.generic]:
             near = np.rint(wide * ratio)
         fits = (np.abs(near) < _SMALL) & ((near / ratio).astype(values.dtype) == values)
         found = fits & open_
+        if grain == 10**9 and found.all() and (not len(near) or float(np.abs(near).max()) * grain + abs(clock.epoch) < _WIDE):
+            return near.astype(np.int64) * grain + clock.epoch
         open_ &= ~found
         out[found] = near[found].astype(np.int64).astype(object) * grain + clock.epoch
     for i in np.flatnonzero(open_).tolist():
@@ -178,6 +180,10 @@ def encode(times: NDArray[np.generic], clock: Clock, dtype: np.dtype) -> NDArray
     >>> encode(np.array([43_200_000_000_000]), days, np.dtype("i4")) is None
     True
     """
+    if times.dtype == np.int64 and len(times) and abs(clock.epoch) < _WIDE:
+        quick = _encode_small(times, clock, dtype)
+        if quick is not None:
+            return quick
     offset = [t - clock.epoch for t in times.tolist()]
     if dtype.kind in "iu":
         if any(t % clock.unit for t in offset):
@@ -191,6 +197,18 @@ def encode(times: NDArray[np.generic], clock: Clock, dtype: np.dtype) -> NDArray
     ratios = [Fraction(t) / clock.unit for t in offset]
     values: NDArray[np.generic] = np.array([r.numerator / r.denominator for r in ratios], np.float64).astype(dtype)
     return values if np.isfinite(values).all() and np.array_equal(instants(values, clock), times) else None
+
+
+def _encode_small(times: NDArray[np.generic], clock: Clock, dtype: np.dtype) -> NDArray[np.generic] | None:
+    """The same where 64 bits do: whole numbers of a doubles' bits over a whole number are the nearest double."""
+    offset = times.astype(np.int64) - clock.epoch
+    common = int(np.gcd.reduce(np.append(offset, clock.unit)))
+    over, under = offset // common, clock.unit // common
+    values: NDArray[np.generic] = (over if under == 1 else over / under).astype(dtype)
+    if int(np.abs(over).max()) >= _SMALL or (dtype.kind in "iu" and under != 1):
+        return None
+    back = instants(values, clock)
+    return values if dtype.kind in "iuf" and np.array_equal(back, times) else None
 
 
 def iso(time: int | Fraction, calendar: str) -> str:
@@ -233,11 +251,11 @@ _BEFORE_LEAP = np.where(np.arange(12) > 1, _BEFORE + 1, _BEFORE)
 def _days(year: _Ints, month: _Ints, day: _Ints, calendar: str) -> _Ints:
     """Days since 1970-01-01 in the calendar; those of ``standard`` and ``julian`` count like the proleptic Gregorian."""
     if calendar == "360_day":
-        return (year - 1970) * 360 + (month - 1) * 30 + day - 1
+        return np.asarray((year - 1970) * 360 + (month - 1) * 30 + day - 1)
     if calendar == "noleap":
-        return (year - 1970) * 365 + _BEFORE[month - 1] + day - 1
+        return np.asarray((year - 1970) * 365 + _BEFORE[month - 1] + day - 1)
     if calendar == "all_leap":
-        return (year - 1970) * 366 + _BEFORE_LEAP[month - 1] + day - 1
+        return np.asarray((year - 1970) * 366 + _BEFORE_LEAP[month - 1] + day - 1)
     y = year - (month <= 2)
     of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
     gregorian = 365 * y + y // 4 - y // 100 + y // 400 + of_year - 719_468
