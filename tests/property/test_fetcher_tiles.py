@@ -123,6 +123,7 @@ class Whole:
         g = len(self.granules)
         values = (np.arange(np.prod(shape)) * 7 + 13 * g).reshape(shape) % 200
         values = values.astype(one.native_dtype)
+        values.reshape(-1)[g % 3 :: 5] = MISSING
         every = list(itertools.product(*(range(n) for n in one.grid_shape)))
         holes = set(draw(st.lists(st.sampled_from(every), max_size=2))) if one.sparse else set()
         missing = set(draw(st.lists(st.sampled_from(every), max_size=1)))

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drystone.codecs.encode import encode_chunk
-from drystone.errors import DecodeError, TableError
+from drystone.errors import DecodeError, TableError, UnsupportedError
 from drystone.fetch.budget import Budget
 from drystone.fetch.group import Group
 from drystone.fetch.request import Request, make_request
@@ -43,8 +43,36 @@ _MOST_SOURCES = 100_000
 
 
 def gap_fill(array: CombinedArray) -> NDArray[np.generic]:
-    """0-d native array that places between granules read as."""
-    return array.gap_scalar
+    """0-d native array that places between granules read as: ``_FillValue``, else the storage fill.
+
+    Raises
+    ------
+    UnsupportedError
+        ``gap-fill``: the ``_FillValue`` is no element of an integer array.
+    """
+    attribute = array.attributes.get("_FillValue")
+    if attribute is not None:
+        value = attribute.value
+        if isinstance(value, np.ndarray | np.generic) and np.size(value) == 1 and array.dtype.kind in "biufc":
+            number = np.asarray(value).reshape(())
+            if array.dtype.kind in "iu" and not _fits(number, array.dtype):
+                raise UnsupportedError(
+                    f"{array.path}: places that no granule holds read as its _FillValue, and {number} is no {array.dtype}; no "
+                    "value is given for them; mend the attribute, or list granules without gaps",
+                    kind="gap-fill",
+                    array=array.path,
+                )
+            return number.astype(array.dtype)
+        if isinstance(value, str) and array.dtype.kind in "ST":
+            return np.asarray(value.encode("latin-1", "replace") if array.dtype.kind == "S" else value).astype(array.dtype)
+    return array.fill_scalar
+
+
+def _fits(number: NDArray[np.generic], dtype: np.dtype) -> bool:
+    """Whether a number is a whole one that the bits of an integer type can mean, signed or unsigned (``_Unsigned``)."""
+    value = number[()].item()
+    half = 1 << (8 * dtype.itemsize - 1)
+    return isinstance(value, int | float) and value == value and -half <= value < 2 * half and value == int(value)
 
 
 class Fetcher:

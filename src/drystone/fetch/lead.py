@@ -23,7 +23,7 @@ from drystone.grid.selection import Indexed, NormalAxis
 from drystone.model.array import ArraySpec
 from drystone.model.placement import Placements
 
-__all__ = ["Lead", "Segments", "cut", "resolve"]
+__all__ = ["Edges", "Lead", "Segments", "bounds", "cut", "resolve"]
 
 type Int64 = NDArray[np.int64]
 
@@ -84,20 +84,34 @@ def bounds(axis: NormalAxis) -> tuple[int, int]:
     return min(ends), max(ends)
 
 
-def cut(placements: Placements, variants: tuple[ArraySpec, ...], axis: NormalAxis, tile: int = 0) -> Segments:
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """Chunks along the combine axis, int64 columns with a row for each variant: made once for all tiles of a request."""
+
+    edge: Int64
+    extent: Int64
+    padded: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, variants: Sequence[ArraySpec], axis: int) -> Edges:
+        """Of an array's variants."""
+        return cls(
+            np.array([v.chunk_shape[axis] for v in variants], np.int64),
+            np.array([v.shape[axis] for v in variants], np.int64),
+            np.array([v.padded for v in variants], bool),
+        )
+
+
+def cut(placements: Placements, edges: Edges, axis: NormalAxis, tile: int = 0) -> Segments:
     """The segments of one tile between a request's first and last element."""
-    assert placements.axis is not None
     low, high = bounds(axis)
     near = placements.within(tile, low, high + 1)
     rows = np.arange(near.start, near.stop)
     rows = rows[placements.count[rows] > 0]
-    edges = np.array([v.chunk_shape[placements.axis] for v in variants], np.int64)
-    extents = np.array([v.shape[placements.axis] for v in variants], np.int64)
-    padded = np.array([v.padded for v in variants], bool)
     variant = placements.variant[rows]
-    dest, edge = placements.dest[rows], edges[variant]
+    dest, edge, extent = placements.dest[rows], edges.edge[variant], edges.extent[variant]
     ends = placements.src_offset[rows] + placements.count[rows]
-    if np.any(ends > extents[variant]) or np.any(placements.src_offset[rows] < 0):
+    if np.any(ends > extent) or np.any(placements.src_offset[rows] < 0):
         raise TableError(
             f"granules are placed with elements up to {int(ends.max())} along axis {placements.axis}, which not all of them "
             "have; the plan does not fit the scans; combine again",
@@ -113,14 +127,14 @@ def cut(placements: Placements, variants: tuple[ArraySpec, ...], axis: NormalAxi
     chunk = first[which] + np.arange(len(which)) - np.repeat(np.cumsum(n) - n, n)
     begin = np.maximum(chunk * edge[which], start[which])
     end = np.minimum((chunk + 1) * edge[which], stop[which])
-    short = np.minimum(edge[which], extents[variant][which] - chunk * edge[which])
+    short = np.minimum(edge[which], extent[which] - chunk * edge[which])
     return Segments(
         placement=rows[which],
         chunk=chunk,
         dest=dest[which] + begin - placements.src_offset[rows][which],
         size=end - begin,
         local=begin - chunk * edge[which],
-        encoded=np.where(padded[variant][which], edge[which], short),
+        encoded=np.where(edges.padded[variant][which], edge[which], short),
     )
 
 

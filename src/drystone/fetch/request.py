@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from drystone.errors import TableError
 from drystone.fetch.group import AxisTable, Group, Part
-from drystone.fetch.lead import Lead, Segments, bounds, cut, resolve
+from drystone.fetch.lead import Edges, Lead, Segments, bounds, cut, resolve
 from drystone.fetch.tiles import AxisCut, covers, cut_axis
 from drystone.grid.dimension import RegularDimension
 from drystone.grid.operations import resolve_axis
@@ -85,7 +85,7 @@ def make_request(array: CombinedArray, axes: tuple[NormalAxis, ...]) -> Request:
         return Request(array, kept, out)
     if array.placements.is_tiled:
         return _tiled(array, axes, kept, out)
-    segments, lead = _lead(array, axes, 0)
+    segments, lead = _lead(array, axes, _edges(array), 0)
     groups = _groups(array, segments, lead, [AxisCut(a, 0) for a in axes], None)
     return Request(array, kept, out, groups, lead.gap, holes=array.placements.axis is None and not groups)
 
@@ -95,12 +95,12 @@ def _tiled(array: CombinedArray, axes: tuple[NormalAxis, ...], kept: tuple[int, 
     groups: list[Group] = []
     held: list[int] = []
     touched: list[Tile] = []
-    edges = [bounds(a) for a in axes]
+    ends, chunks = [bounds(a) for a in axes], _edges(array)
     for number, tile in enumerate(placements.tiles):
         _check_tile(array, tile)
         if any(
             a != placements.axis and (low >= stop or high < dest)
-            for a, ((low, high), dest, stop) in enumerate(zip(edges, tile.dest, tile.stop, strict=True))
+            for a, ((low, high), dest, stop) in enumerate(zip(ends, tile.dest, tile.stop, strict=True))
         ):
             continue
         cuts = [
@@ -108,22 +108,29 @@ def _tiled(array: CombinedArray, axes: tuple[NormalAxis, ...], kept: tuple[int, 
             for a, (axis, box) in enumerate(zip(axes, zip(tile.src_offset, tile.count, tile.dest, strict=True), strict=True))
         ]
         other = math.prod(c.axis.count for a, c in enumerate(cuts) if a != placements.axis)
-        segments, lead = _lead(array, axes, number)
+        segments, lead = _lead(array, axes, chunks, number)
         if not other or not len(lead.segment):
             continue
         groups += _groups(array, segments, lead, cuts, tile)
         held.append(other * (1 if placements.axis is None else kept[placements.axis] - len(lead.gap)))
         touched.append(tile)
+    if sum(held) > math.prod(kept):
+        raise _mismatch(array, f"tiles hold {sum(held)} elements of {math.prod(kept)}, so some overlap")
     for group in groups:
         group.apart = len(groups) > 1
     return Request(array, kept, out, groups, holes=not covers(held, touched, math.prod(kept), placements.axis))
 
 
-def _lead(array: CombinedArray, axes: tuple[NormalAxis, ...], tile: int) -> tuple[Segments, Lead]:
+def _edges(array: CombinedArray) -> Edges | None:
+    axis = array.placements.axis
+    return None if axis is None else Edges.of(array.variants, axis)
+
+
+def _lead(array: CombinedArray, axes: tuple[NormalAxis, ...], chunks: Edges | None, tile: int) -> tuple[Segments, Lead]:
     """What one tile's granules hold of a request along the combine axis."""
     axis = array.placements.axis
-    if axis is not None:
-        segments = cut(array.placements, array.variants, axes[axis], tile)
+    if axis is not None and chunks is not None:
+        segments = cut(array.placements, chunks, axes[axis], tile)
         return segments, resolve(segments, axes[axis])
     # without one, a single granule stands for all
     rows = array.placements.tile_rows(tile)

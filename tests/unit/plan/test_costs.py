@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
+from drystone.codecs.chain import Codec, CodecChain
 from drystone.grid.chunk_grid import ChunkGrid
 from drystone.grid.dimension import DimensionGrid, RectilinearDimension, RegularDimension
-from drystone.model.options import ReadPattern
-from drystone.plan.costs import mean_touched, read_cost
+from drystone.model.array import ArraySpec
+from drystone.model.attributes import Attributes
+from drystone.model.options import OutputOptions, ReadPattern
+from drystone.model.placement import CombinedArray, Placements, Tile
+from drystone.model.recode import Recode
+from drystone.plan.costs import mean_touched, read_cost, read_costs
+from drystone.plan.layout import target_layout
 
 
 @pytest.mark.parametrize(
@@ -36,3 +44,30 @@ def test_series_before_and_after() -> None:
 def test_padding_is_decoded_too() -> None:
     cost = read_cost(ReadPattern("all", {}), ("x",), ChunkGrid.regular((5,), (4,)), 1)
     assert (cost.wanted, cost.decoded, cost.amplification) == (5, 8, 1.6)
+
+
+def test_a_mosaic_of_packed_granules_is_costed_as_stored() -> None:
+    chain, i2, f8 = CodecChain.of("bytes", Codec.of("zlib", level=1)), np.dtype("i2"), np.dtype("f8")
+    one = ArraySpec("/v", ("t", "x"), (5, 10), (5, 10), i2, None, chain)
+    # two columns of two granules each, by tile and then by place along t
+    dest = np.array([0, 5, 0, 5], np.int64)
+    placements = Placements(
+        0,
+        np.arange(4, dtype=np.int32),
+        dest * 0,
+        np.full(4, 5, np.int64),
+        dest,
+        np.zeros(4, np.int32),
+        (Tile((0, 0), (0, 10), (0, 0)), Tile((0, 0), (0, 10), (0, 10))),
+        np.array([0, 0, 1, 1], np.int32),
+    )
+    array = CombinedArray(
+        "/v", ("t", "x"), (10, 20), f8, f8, None, chain, Attributes(), ChunkGrid.regular((10, 20), (5, 10)),
+        "packed in ways of their own", placements, (one,), recodes=(Recode(f8, scale=Fraction(1, 2)),),
+    )  # fmt: skip
+    layout = target_layout(array, OutputOptions("store", "zarr", "out:s"))
+    [(before, after)] = read_costs(array, layout, [ReadPattern("series", {"x": 1})])
+    assert (before.wanted, before.chunks, before.objects, before.decoded) == (80, 2, 2, 2 * 50 * 2)
+    assert (after.wanted, after.decoded) == (80, 10 * 20 * 8)
+    [(whole, _)] = read_costs(array, layout, [ReadPattern("all", {})])
+    assert (whole.chunks, whole.objects) == (4, 4)
