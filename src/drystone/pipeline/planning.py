@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import cast
 
 from drystone import registry
 from drystone.codecs.zarr_forms import unkept_attributes
 from drystone.codecs.zarr_names import name_problem
+from drystone.emit.readers import layout_notes
 from drystone.errors import ConfigError, UnsupportedError
 from drystone.execute.resources import resolve
 from drystone.model.options import ArchiveConfig, OutputOptions
@@ -76,12 +77,15 @@ class OutputPlan:
         return {a.path: a.reason for a in self.arrays if a.mode == "refused"}
 
     def notes(self, combined: Combined) -> tuple[str, ...]:
-        """Groups and attributes that it cannot hold, one line each."""
+        """Groups and attributes that it cannot hold, and arrays that few readers can open, one line each."""
         groups = [(g.path, name_problem(g.path)) for g in combined.groups]
         lost = [f"{self.output.at}: the group {path} is left out: {why}" for path, why in groups if why is not None]
         if self.output.form in ZARR_V3_FORMS:
             for a in (combined.array(p) for p in self.published):
                 lost += [f"{self.output.at}: {a.path}: {why}" for why in unkept_attributes(a.attributes, a.dtype).values()]
+        if self.output.kind == "virtual" and self.output.form in ZARR_V3_FORMS:
+            kept = replace(combined, arrays=tuple(combined.array(p) for p in self.published))
+            lost += [f"{self.output.at}: {note}" for note in layout_notes(kept, self.output.emitted)]
         return tuple(lost)
 
 

@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drystone.codecs.chain import CodecChain
 from drystone.errors import PlanError
-from drystone.model.placement import CombinedArray
+from drystone.grid.chunk_grid import ChunkGrid
+from drystone.model.attributes import Attributes
+from drystone.model.placement import Combined, CombinedArray, Placements
 
-__all__ = ["Coverage"]
+__all__ = ["Coverage", "with_coverage"]
 
 type Int64 = NDArray[np.int64]
+
+_MOST_PLACES = 1 << 28
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +123,53 @@ def _boxes(array: CombinedArray) -> tuple[Int64, Int64]:
     if p.axis is not None:
         starts[:, p.axis], stops[:, p.axis] = p.dest, p.dest + p.count
     return starts, stops
+
+
+def with_coverage(combined: Combined) -> Combined:
+    """The whole with an array ``<name>_coverage`` beside each that has gaps: 1 where granules hold a place, 0 elsewhere.
+
+    It has the axes along which that changes. Coordinates of an axis have values everywhere and get none.
+
+    Raises
+    ------
+    PlanError
+        ``coverage``: an array of that name is there already, or it would have too many places.
+    """
+    taken = {a.path for a in combined.arrays}
+    made: list[CombinedArray] = []
+    values: dict[str, np.ndarray] = {}
+    for array in combined.arrays:
+        if array.made or (array.path in combined.coordinates and array.dims == (array.name,)):
+            continue
+        coverage = Coverage.of(array)
+        if not coverage.has_gaps:
+            continue
+        held = coverage.held
+        axes = tuple(d for d in range(held.ndim) if np.any(np.diff(held.astype(np.int8), axis=d))) or (0,)
+        path, shape = f"{array.path}_coverage", tuple(array.shape[d] for d in axes)
+        if path in taken or np.prod(shape, dtype=np.float64) > _MOST_PLACES:
+            raise PlanError(
+                f"{array.path}: coverage cannot be published: {path} would have the shape {shape}, or is there already; take "
+                "`coverage: true` out",
+                kind="coverage",
+                array=array.path,
+            )
+        made.append(_coverage_array(array, path, axes))
+        values[path] = coverage.along(*axes).astype(np.int8)
+    return replace(combined, arrays=(*combined.arrays, *made), coordinates={**combined.coordinates, **values})
+
+
+def _coverage_array(array: CombinedArray, path: str, axes: tuple[int, ...]) -> CombinedArray:
+    attributes = Attributes.of(
+        {
+            "long_name": f"whether a granule holds {array.name} here",
+            "flag_values": np.array([0, 1], np.int8),
+            "flag_meanings": "missing held",
+        }
+    )
+    shape, dtype, none = tuple(array.shape[d] for d in axes), np.dtype(np.int8), np.zeros(0, np.int64)
+    nowhere = Placements(None, none.astype(np.int32), none, none, none, none.astype(np.int32))
+    return CombinedArray(
+        path, tuple(array.dims[d] for d in axes), shape, dtype, dtype, None, CodecChain.of("bytes"), attributes,
+        ChunkGrid.regular(shape, tuple(max(1, n) for n in shape)), None, nowhere, (),
+    )  # fmt: skip
