@@ -65,13 +65,13 @@ def test_one_axis_is_the_model(sets, data, policy, slots):
         assert values.tolist() == [(d + shift) * factor for d in range(held[-1] + 1)]
 
 
-@given(SETS, st.randoms(), st.sampled_from(["newest", "error"]))
-def test_the_list_does_not_matter_on_slots(sets, rng, policy):
-    """Any order of the list, any ids: the same boxes of the same granules."""
+@given(SETS, st.randoms(), st.sampled_from(["newest", "error"]), st.booleans())
+def test_the_list_does_not_matter(sets, rng, policy, slots):
+    """Any order of the list, any ids: the same boxes of the same granules, on slots and in sequences."""
     assume(any(sets))
     units = ["days since 2000-01-01"] * len(sets)
     scans = _scans(sets, units)
-    axis = AxisOptions("time", axis="slots", step="1D", origin="2000-01-01")
+    axis = AxisOptions("time", axis="slots", step="1D", origin="2000-01-01") if slots else AxisOptions("time")
 
     def outcome(names, ids):
         try:
@@ -85,7 +85,7 @@ def test_the_list_does_not_matter_on_slots(sets, rng, policy):
                 found.granule_id, found.src_offset.tolist(), found.count.tolist(), found.dest.tolist(), strict=True
             )
         ]
-        return boxes, found.axes[0].extent, found.axes[0].values.tolist()
+        return boxes, found.axes[0].extent, found.axes[0].values.tolist() if slots else None
 
     names, ids = list(scans), list(range(len(scans)))
     straight = outcome(names, ids)

@@ -53,13 +53,15 @@ class AxisOptions:
         For ``attribute``: its name.
     axis
         ``sequence``: granules in order, places without gaps. ``slots``: a place for each value, (value - origin) / step.
+        Slots with ``origin``, ``stop`` and ``step`` reindex granules onto a given axis, without moving a chunk.
     step
         For ``slots``: a number in the coordinate's units, or a duration such as ``1D``, ``6h``, ``1M`` (calendar month) or
-        ``1Y``.
+        ``1Y``. The slot of calendar steps is the month or year that holds the value, which is kept as it is; one
+        that no granule holds says its first instant.
     origin, stop
         For ``slots``: value of the first place, and of the first place that is no more; a number or an ISO 8601 time.
-        ``origin`` None: the first value there is when the archive is first published, kept from then on. ``stop``
-        None: the last value there is.
+        Origins of calendar steps count as the month they lie in. ``origin`` None: the first value there is when the archive
+        is first published, kept from then on. ``stop`` None: the last value there is.
     """
 
     name: str
@@ -159,9 +161,10 @@ class CombineOptions:
         What to do where granules differ.
     duplicates
         Where two granules hold one place of an axis: ``error``; ``first`` or ``last`` in listed order; ``newest``: by
-        versions, then by name (never by time stamps), the last of them.
+        versions, then by name (never by time stamps; numbers in names count as numbers), the last of them. Resolved
+        place by place: a granule keeps the places that no other holds.
     overlap
-        The same for tiles of a mosaic that overlap off the lead axis.
+        The same for tiles of a mosaic that overlap; two that are equal in place are duplicates.
     gaps
         Places of a slot axis that no granule holds: ``fill`` or ``error``.
     select

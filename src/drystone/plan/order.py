@@ -109,6 +109,7 @@ def order_axes(
     ConfigError
         What the config says of an axis makes no sense for it.
     """
+    members = {path: _only(m, granule_ids) for path, m in members.items()}
     context = Context(members, options, Granules(granule_ids, names), attributes)
     along = options.along or axes_of(members, len(granule_ids))
     if not along:
@@ -121,10 +122,19 @@ def order_axes(
     return Order(axes, granule_ids[boxes.granule], boxes.src, boxes.count, boxes.dest, tuple(context.notes))
 
 
+def _only(members: ArrayMembers, granule_ids: NDArray[np.int32]) -> ArrayMembers:
+    """Without granules that are not asked for, such as those that a newer version replaces."""
+    wanted = np.isin(members.granule_id, granule_ids)
+    return members if wanted.all() else members.take(np.flatnonzero(wanted))
+
+
 def _axis(work: Work, i: int, boxes: Boxes, context: Context) -> Axis:
     places, options = work.places, work.options
     if not len(boxes.granule):
         return Axis(options.name, places.extent, work.new, None, Attributes(), work.path)
+    if work.grid is not None and work.block > 1:
+        origin = work.grid.origin_text(places.keys)
+        return Axis(options.name, places.extent, work.new, None, Attributes(), work.path, origin)
     if work.grid is not None:
         values, attributes, notes = slot_values(places, work.grid, boxes, i)
         context.notes.extend(notes)

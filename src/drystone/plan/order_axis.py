@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ __all__ = ["Context", "Work", "place"]
 class Work:
     """One axis that granules were placed on.
 
-    ``spatial``: values are numbers of tiles beside other axes; ``grid``: where it is one of slots.
+    ``spatial``: values are numbers of tiles beside other axes; ``grid``: where it is one of slots, of ``block`` places each.
     """
 
     options: AxisOptions
@@ -34,6 +34,7 @@ class Work:
     spatial: bool
     path: str
     grid: Grid | None = None
+    block: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,8 @@ def place(axis: AxisOptions, context: Context, k: int) -> Work:
         keys = granule_keys(axis, granules, context.attributes, new)
         own = coordinates_of(context.members, axis.name)
         path = own[0].path if own else path
+        if new and path in context.members:
+            context.notes.append(f"{path}: the new axis takes its place, with values from {keys.path}")
     by_element = axis.position == "coordinate" and not new
     if axis.axis == "slots":
         return _on_slots(axis, keys, count, context, new, path, k)
@@ -78,26 +81,30 @@ def place(axis: AxisOptions, context: Context, k: int) -> Work:
 def _on_slots(axis: AxisOptions, keys: Keys, count: NDArray[np.int64], context: Context, new: bool, path: str, k: int) -> Work:
     granules = context.granules
     by_element = axis.position == "coordinate" and not new
-    wrong = np.flatnonzero(count != 1)
     if axis.position == "order":
         raise ConfigError(
             f"{axis.name}: slots are places for values, and position: order has none; say axis: sequence", kind="axis-slots"
         )
+    block = 1 if by_element else int(count[0])
+    wrong = np.flatnonzero(count != block) if block else np.zeros(1, np.intp)
     if not by_element and len(wrong):
         i = int(wrong[0])
         raise CombineError(
-            f"{granules.name(i)}: it has {count[i]} elements along {axis.name}, and one value (from {keys.path}) tells "
-            "one slot; say "
-            "position: coordinate, or axis: sequence",
+            f"{granules.name(i)}: it has {count[i]} elements along {axis.name}, {granules.name(0)} has {count[0]}, and slots "
+            f"for whole granules (by {keys.path}) are of one length; say position: coordinate, or axis: sequence",
             kind="axis-size",
             granule=granules.name(i),
         )
     places, grid = slots(axis, keys, granules)
-    if not by_element and not new and coordinates_of(context.members, axis.name):
-        context.notes.append(
-            f"{axis.name}: its values are those of the slots, read from {keys.path}, not the granules' own {path}"
+    if not by_element:
+        places = replace(
+            places, extent=places.extent * block, count=places.count * block, dest=places.dest * block, by_element=False
         )
-    return Work(axis, places, new, by_element and k > 1 and keys.kind == "number", path, grid)
+    if not new and keys.path != path and coordinates_of(context.members, axis.name):
+        what = f"its values are those of the slots, by {keys.path}, not the granules' own {path}"
+        more = f"each granule takes {block} places; where none does, {path} reads as missing"
+        context.notes.append(f"{axis.name}: {what if block == 1 else more}")
+    return Work(axis, places, new, by_element and k > 1 and keys.kind == "number", path, grid, block)
 
 
 def _source(axis: AxisOptions, context: Context, new: bool, ways: str) -> tuple[ArrayMembers, str]:

@@ -104,6 +104,11 @@ class Keys:
             return iso(value, self.calendar)  # type: ignore[arg-type]
         return value if isinstance(value, str) else say_number(value)  # type: ignore[arg-type]
 
+    def clocks(self) -> tuple[Clock, ...]:
+        """The units that any granule tells its times in."""
+        used = () if self.spec_of is None else distinct(self.spec_of).tolist()
+        return tuple(c for v in used if (c := _clock(self.specs[v])) is not None)
+
     def clock(self, granule: int) -> Clock | None:
         """The units that one granule tells its times in."""
         spec = self.spec(granule)

@@ -105,9 +105,7 @@ def _attributes(spec: ArraySpec | None) -> Attributes:
     """The base's attributes, but for what says how its own numbers are stored."""
     if spec is None:
         return Attributes()
-    return spec.attributes.without(
-        "scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned", "coordinates", "bounds"
-    )
+    return spec.attributes.without("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned")
 
 
 def _times(flat: NDArray[np.generic], base: _Base) -> tuple[NDArray[np.generic], Attributes]:

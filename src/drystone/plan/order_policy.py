@@ -161,5 +161,5 @@ def tell_missing(work: list[Work], boxes: Boxes, context: Context) -> None:
 
 def _say_place(work: Work, place: int) -> str:
     if work.grid is not None:
-        return work.places.keys.say(work.grid.keys_at(np.array([place], np.int64))[0])
+        return work.places.keys.say(work.grid.keys_at(np.array([place // work.block], np.int64))[0])
     return work.places.say_at(place)

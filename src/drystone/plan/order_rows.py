@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from drystone.errors import CombineError
 from drystone.plan.order_keys import distinct
 from drystone.plan.order_places import Places
 
@@ -89,7 +90,11 @@ def _cells(boxes: Boxes) -> _Cells:
     span = (high - low).astype(np.int64)
     number = span.prod(axis=1)
     if int(number.sum()) > _MOST_CELLS:
-        raise MemoryError(f"{len(boxes.granule)} boxes cut one another into {int(number.sum())} cells")
+        raise CombineError(
+            f"{len(boxes.granule)} granules cut one another into {int(number.sum())} pieces, more than {_MOST_CELLS}; combine "
+            "fewer of them at once",
+            kind="axis-pieces",
+        )
     row = np.repeat(np.arange(len(number)), number)
     inner = np.arange(len(row)) - np.repeat(np.cumsum(number) - number, number)
     at = np.empty((len(row), k), np.int64)

@@ -34,6 +34,7 @@ _DURATIONS = {
     "W": 7 * _DAY, "D": _DAY, "d": _DAY, "h": _DAY // 24, "H": _DAY // 24, "min": 60 * 10**9, "s": 10**9, "S": 10**9,
     "ms": 10**6, "us": 10**3, "ns": 1,
 }  # fmt: skip
+_MOST = 50_000_000
 _MONTHS = {"M": 1, "Y": 12}
 
 
@@ -170,7 +171,14 @@ def _step(axis: AxisOptions, keys: Keys) -> tuple[Fraction, bool]:
 
 
 def _base_clock(axis: AxisOptions, keys: Keys, what: str) -> Clock:
-    clock = keys.clock(0)
+    clocks = keys.clocks()
+    if len({(c.unit, c.epoch if what != "step" else 0) for c in clocks}) > 1:
+        raise ConfigError(
+            f"{axis.name}: granules tell its times in different units, so the {what} {getattr(axis, what)} as a number "
+            "could mean several things; say a time or duration",
+            kind=f"axis-{what}",
+        )
+    clock = next(iter(clocks), None)
     if clock is None:
         raise ConfigError(
             f"{axis.name}: times read from {keys.path} have no units, so say the {what} as a time or duration, not as a number",
@@ -191,7 +199,7 @@ def _given(value: str | float, what: str, axis: AxisOptions, keys: Keys) -> Frac
                 f"{axis.name}: the {what} {value!r} is no number, and {keys.path} holds numbers", kind=f"axis-{what}"
             )
         return number
-    if number is not None and not re.fullmatch(r"\d{4}", str(value)):
+    if number is not None and not (isinstance(value, str) and re.fullmatch(r"\d{4}", value)):
         clock = _base_clock(axis, keys, what)
         return number * clock.unit + clock.epoch
     time = from_iso(f"{value}-01-01" if number is not None else str(value), keys.calendar)
@@ -255,12 +263,18 @@ def _exact(key: object) -> Fraction:
 
 def _extent(grid: Grid, axis: AxisOptions, keys: Keys, position: NDArray[np.int64]) -> int:
     if axis.stop is None:
-        return max(1, int(position.max()) + 1)
-    stop = _given(axis.stop, "stop", axis, keys)
-    if grid.months:
-        extent = (int(months_of(np.array([int(stop // 1)]), grid.calendar)[0]) - int(grid.origin)) // int(grid.step)
+        extent = max(1, int(position.max()) + 1)
+    elif grid.months:
+        stop = months_of(np.array([int(_given(axis.stop, "stop", axis, keys) // 1)]), grid.calendar)
+        extent = (int(stop[0]) - int(grid.origin)) // int(grid.step)
     else:
-        extent = int(-(-(stop - grid.origin) // grid.step))
+        extent = int(-(-(_given(axis.stop, "stop", axis, keys) - grid.origin) // grid.step))
+    if extent > _MOST:
+        raise ConfigError(
+            f"{axis.name}: a step of {axis.step} from {grid.origin_text(keys)} makes {extent} slots, more than {_MOST}; say a "
+            "larger step or a later origin",
+            kind="axis-slots",
+        )
     if extent < 1:
         raise ConfigError(
             f"{axis.name}: the stop {axis.stop} leaves no slot after the origin {grid.origin_text(keys)}", kind="axis-stop"

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from drystone.errors import CombineError
-from drystone.model.options import AxisOptions
+from drystone.model.options import AxisOptions, CombineOptions
+from drystone.plan.members import from_scans
+from drystone.plan.order import order_axes
 from tests.services.order_granules import array, granule, order, rows, series, tile
 
 C09 = {"a_second": series([2, 3]), "m_overlap": series([3, 4]), "z_first": series([0, 1]), "z_first_copy": series([0, 1])}
@@ -177,6 +179,20 @@ def test_granules_that_hold_nothing_are_noted():
     found = order(scans)
     assert [r[0] for r in flat(found, scans)] == ["a", "b"]
     assert any("empty: nothing along time" in n for n in found.notes)
+
+
+def test_nothing_but_empty_granules():
+    """An axis without places."""
+    found = order({"a": series([]), "b": series([])}, "time")
+    assert (found.axes[0].extent, len(found.granule_id)) == (0, 0)
+    assert any("a, b: nothing along time" in n for n in found.notes)
+
+
+def test_granules_that_are_not_asked_for():
+    """Members may hold more, such as what a newer version replaces."""
+    scans = {0: series([0]), 1: series([0]), 2: series([1])}
+    found = order_axes(from_scans(scans), CombineOptions(), np.array([1, 2], np.int32), {1: "b", 2: "c"}, {})
+    assert found.granule_id.tolist() == [1, 2]
 
 
 def nemo(time: float, **more):

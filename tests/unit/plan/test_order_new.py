@@ -63,6 +63,14 @@ def test_a_new_axis_by_a_scalar():
         order({"a": at(1), "b": at(1)}, "time")
 
 
+def test_a_new_axis_takes_the_place_of_a_scalar():
+    """A note says so."""
+    scans = {f"t{n}": granule(*MAP.arrays, array("/time", (), np.array(0.0))) for n in (2, 1)}
+    found = order(scans, AxisOptions("time", "name", r"t(\d)"))
+    assert (found.axes[0].path, found.axes[0].values.tolist()) == ("/time", [1, 2])
+    assert any("/time: the new axis takes its place" in n for n in found.notes)
+
+
 def test_scalars_that_are_no_coordinates_are_not_found():
     """A value that differs is data."""
     scans = {

@@ -156,7 +156,7 @@ def test_slots_of_a_new_axis_read_from_names():
     found = order(dated, slots("1D", position="name", pattern="d%Y%m%d"))
     assert (found.axes[0].new, found.axes[0].extent) == (False, 3)
     assert any("its values are those of the slots" in n for n in found.notes)
-    with pytest.raises(CombineError, match="d20200101: it has 2 elements along time"):
+    with pytest.raises(CombineError, match="d20200101: it has 2 elements along time, d20200103 has 1"):
         order({"d20200103": series([0]), "d20200101": series([0, 1])}, slots("1D", position="name", pattern="d%Y%m%d"))
 
 
@@ -194,3 +194,54 @@ def test_members_with_different_days_in_one_month():
     found = order(scans, slots("1M"), AxisOptions("member", "name", r"r(\d)"))
     assert found.axes[0].values.tolist() == [14.0]
     assert any("2000-01-15T00:00:00 and 2000-01-16T00:00:00" in n for n in found.notes)
+
+
+def test_tiles_by_grid_index():
+    """Whole granules in slots of their length: a tile that is missing leaves its place."""
+    scans = {f"h{h:02d}v{v:02d}": tile([0, 1], [0, 1, 2]) for h, v in ((8, 5), (10, 5), (8, 4))}
+    axes = slots(1, name="y", position="name", pattern=r"v(\d+)"), slots(1, name="x", position="name", pattern=r"h(\d+)")
+    found = order(scans, *axes)
+    assert [a.extent for a in found.axes] == [4, 9]
+    assert rows(found, list(scans)) == [
+        ("h08v04", [0, 0], [2, 3], [0, 0]),
+        ("h08v05", [0, 0], [2, 3], [2, 0]),
+        ("h10v05", [0, 0], [2, 3], [2, 6]),
+    ]
+    with pytest.raises(CombineError, match="first at y = 4, x = 9; y = 4, x = 10; y = 5, x = 9"):
+        order(scans, *axes, gaps="error")
+
+
+def test_the_origin_said_again_is_the_same_axis():
+    """What was published first is kept by saying it."""
+    for scans, step, name in (
+        ({"a": series([0.1, 0.2], "f4", name="lat", units="m")}, 0.1, "lat"),
+        ({"a": series([14.5]), "b": series([80])}, "1M", "time"),
+        ({"a": series([0.1]), "b": series([0.3])}, "144s", "time"),
+        ({"a": series([5], "i8", name="n", units="1")}, 2, "n"),
+    ):
+        first = order(scans, slots(step, name=name)).axes[0]
+        again = order(scans, slots(step, first.origin, name=name)).axes[0]
+        assert (again.origin, again.extent) == (first.origin, first.extent)
+        assert again.values.tolist() == first.values.tolist()
+
+
+def test_too_many_slots():
+    """Said before memory is full."""
+    with pytest.raises(ConfigError, match="more than 50000000"):
+        order({"a": series([0]), "b": series([10_000])}, slots("1s"))
+
+
+def test_numbers_in_units_that_granules_do_not_share():
+    """A step of 1 could be a day or an hour."""
+    scans = {"a": series([0]), "b": series([48], units="hours since 2000-01-01")}
+    assert order(scans, slots("1D")).axes[0].extent == 3
+    with pytest.raises(ConfigError, match="different units, so the step 1 as a number"):
+        order(scans, slots(1))
+    with pytest.raises(ConfigError, match="different units, so the origin 0 as a number"):
+        order(scans, slots("1D", 0))
+
+
+def test_falling_granules_on_rising_slots():
+    """Each element in its slot."""
+    scans = {"a": series([2, 1, 0])}
+    assert flat(order(scans, slots("1D")), scans) == [("a", 2, 1, 0), ("a", 1, 1, 1), ("a", 0, 1, 2)]
