@@ -48,7 +48,7 @@ def check_combine(combine: Values, where: str, report: Report) -> None:
         seen[name] = here
         _position(axis, here, report)
         _slots(axis, here, report)
-    _overlap(combine, where, len(axes), report)
+    _overlap(combine, where, report)
     for name, take in _mapping(combine.get("select")).items():
         _take(take, join(join(where, "select"), name), report)
     _points(_mapping(combine.get("select")), join(where, "select"), report)
@@ -104,36 +104,43 @@ def _step(axis: Values, where: str, report: Report) -> None:
     step, origin, pattern = axis.get("step"), axis.get("origin"), axis.get("pattern")
     if not isinstance(step, str):
         return
-    if isinstance(origin, int | float):
+    if isinstance(origin, int | float) and not re.fullmatch(r"[0-9]{4}", str(origin)):
         hint = "a number as step, or a time such as 1981-09-01 as origin"
         report.add(join(where, "origin"), f"a time, as step is {step}", str(origin), hint)
     if axis.get("position") == "name" and isinstance(pattern, str) and "%" not in pattern:
         hint = "a number as step, or a strptime pattern such as sst.%Y%m%d.nc"
         report.add(join(where, "step"), "a number, as pattern finds numbers", step, hint)
-    day = re.match(r"[0-9]{4}-[0-9]{2}-([0-9]{2})", origin) if isinstance(origin, str) else None
-    if step[-1] in "MY" and day and int(day[1]) > 28:
-        report.add(join(where, "origin"), f"a day that every month has, as step is {step}", str(origin), "the 1st to the 28th")
 
 
 def _ends(axis: Values, where: str, report: Report) -> None:
-    origin, stop = axis.get("origin"), axis.get("stop")
+    origin, stop, step = axis.get("origin"), axis.get("stop"), axis.get("step")
     if origin in (None, INVALID) or stop in (None, INVALID):
         return
+    if (isinstance(step, int | float) and step < 0) or (isinstance(step, str) and step.startswith("-")):
+        origin, stop = stop, origin
+    if isinstance(step, str) or isinstance(origin, str) or isinstance(stop, str):  # then 1981 is a year
+        origin, stop = (str(v) if isinstance(v, int) and re.fullmatch(r"[0-9]{4}", str(v)) else v for v in (origin, stop))
     if isinstance(origin, str) != isinstance(stop, str):
         report.add(join(where, "stop"), "two numbers or two times", f"origin {origin} and stop {stop}", "")
     elif _not_after(stop, origin):
-        report.add(join(where, "stop"), f"more than origin, which is {origin}", str(stop), "stop is the first place no more")
+        report.add(join(where, "stop"), f"a value beyond origin, {axis['origin']}", str(axis["stop"]), "stop is excluded")
 
 
 def _not_after(one: object, other: object) -> bool:
-    """Whether one is not above the other, where that can be told without a calendar."""
+    """Whether one is not above the other, where that can be told without a calendar or time zones."""
     if isinstance(one, str) and isinstance(other, str):
-        both = re.match(r"[0-9]{4}", one) and re.match(r"[0-9]{4}", other)
-        return bool(both) and one.replace(" ", "T").rstrip("Z") <= other.replace(" ", "T").rstrip("Z")
+        first, second = _moment(one), _moment(other)
+        return bool(first) and bool(second) and first <= second
     return isinstance(one, int | float) and isinstance(other, int | float) and one <= other
 
 
-def _overlap(combine: Values, where: str, n_axes: int, report: Report) -> None:
+def _moment(text: str) -> str:
+    """An ISO 8601 time without a zone, so that texts compare as times do; empty for anything else."""
+    text = text.strip().removesuffix("Z").replace(" ", "T")
+    return text if re.fullmatch(r"[0-9]{4}(-[0-9]{2}(-[0-9]{2}(T[0-9:.]+)?)?)?", text) else ""
+
+
+def _overlap(combine: Values, where: str, report: Report) -> None:
     given = [join(where, OVERLAP)] if OVERLAP in combine else []
     mosaic = _mapping(combine.get("mosaic"))
     if OVERLAP in mosaic:
@@ -142,9 +149,6 @@ def _overlap(combine: Values, where: str, n_axes: int, report: Report) -> None:
         report.add(given[1], "overlap once", f"{given[0]} and {given[1]}", "keep one of them")
     if set(mosaic) == {OVERLAP}:
         report.add(join(where, "mosaic"), "a dimension that tiles are joined along", "only overlap", "such as y: coordinate")
-    elif given and n_axes < 2 and INVALID not in (combine.get("along"), combine.get("mosaic"), *mosaic.values()):
-        found = "one" if n_axes else "none"
-        report.add(given[0], "more than one dimension in along or mosaic", found, "for places along one it is duplicates")
 
 
 def _take(take: object, where: str, report: Report) -> None:
@@ -156,6 +160,8 @@ def _take(take: object, where: str, report: Report) -> None:
     said = [k for k in _TAKES if k in take]
     ends = [k for k in ("from", "to", "step") if k in take]
     if not said and not ends:
+        if any(p.where.startswith(where) for p in report.problems):  # a key was misspelt, and told
+            return
         report.add(where, "one of from and to, step, values, index, points", "nothing", "take it out for all of it")
     elif len(said) > 1 or (said and ends):
         both = " and ".join([*said, *ends])
@@ -167,12 +173,17 @@ def _take(take: object, where: str, report: Report) -> None:
         start, stop = index.get("start", 0), index.get("stop")
         if not index:
             report.add(join(where, "index"), "start, stop or step", "nothing", "take it out for all of it")
-        elif isinstance(start, int) and isinstance(stop, int) and stop <= start:
+        elif isinstance(start, int) and isinstance(stop, int) and start >= 0 and 0 <= stop <= start:
             report.add(join(join(where, "index"), "stop"), f"more than start, which is {start}", str(stop), "stop is excluded")
 
 
 def _range(start: object, stop: object, where: str, report: Report) -> None:
-    if start is not None and stop is not None and start != stop and _not_after(stop, start):
+    if isinstance(start, str) and isinstance(stop, str):
+        n = min(len(_moment(start)), len(_moment(stop)))  # to: 1981 is the whole of 1981
+        falls = _moment(stop)[:n] < _moment(start)[:n]
+    else:
+        falls = start != stop and _not_after(stop, start)
+    if falls:
         hint = f"[{stop}, {start}]: the lower end first, whichever way the coordinate runs"
         report.add(where, "a range from the lower to the higher value", f"{start} to {stop}", hint)
 

@@ -21,7 +21,7 @@ OVERLAP: Final = "overlap"
 NAME = Text("a name", numbers=True)
 NAMES = ListOf("a list of names", NAME)
 POSITIONS = Choice(("coordinate", "name", "attribute", "order"))
-STEP = Either((Real(0, above=True), Parsed("a duration such as 1D, 6h, 1M or 1Y", parse_duration, DURATION_PATTERN)))
+STEP = Either((Real(nonzero=True), Parsed("a duration such as 1D, 6h, 1M or 1Y", parse_duration, DURATION_PATTERN)))
 PLACE_ON_AXIS = Either((Real(), Parsed("a time such as 1981-09-01", parse_time, TIME_PATTERN)))
 
 AXIS = Section(
@@ -49,7 +49,8 @@ AXIS = Section(
         Key(
             "step",
             STEP,
-            "For slots: a number in the coordinate's units, or a duration: `s`, `min`, `h`, `D`, `M` (calendar months), `Y`.",
+            "For slots: a number in the coordinate's units (negative where it falls) or a duration in `s`, `min`, `h`, `D`, "
+            "`M` (calendar months: the slot is the month that holds the value) or `Y`.",
         ),
         Key(
             "origin",
@@ -110,14 +111,14 @@ DIFFERENCES = Section(
     ),
 )
 
-PLACES = ListOf("a list of places by number, counted from 0", Integer(0))
+PLACES = ListOf("a list of places by number, counted from 0", Integer())
 VALUES = ListOf("a list of coordinate values", Value())
 STRIDE = Key("step", Integer(1), "Every which.", "1")
 SLICE = Section(
     "places by number",
     (
-        Key("start", Integer(0), "Number of the first place.", "0"),
-        Key("stop", Integer(0), "Number of the first place that is no more.", "the end"),
+        Key("start", Integer(), "Number of the first place.", "0"),
+        Key("stop", Integer(), "Number of the first place that is no more.", "the end"),
         STRIDE,
     ),
 )
@@ -131,8 +132,8 @@ TAKE = Section(
         Key("values", VALUES, "The places that have these coordinate values."),
         Key(
             "index",
-            Either((Integer(0), PLACES, SLICE), deep=(("int", 0), ("list", 1), ("mapping", 2))),
-            "By number, counted from 0: one place (the dimension is dropped), a list, or start, stop (excluded), step.",
+            Either((Integer(), PLACES, SLICE), deep=(("int", 0), ("list", 1), ("mapping", 2))),
+            "By number, from 0, or from -1 backwards: one place (the dimension is dropped), a list, or start, stop, step.",
         ),
         Key(
             "points",

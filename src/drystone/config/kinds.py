@@ -154,12 +154,14 @@ class Parsed:
 class Integer:
     """A whole number within bounds."""
 
-    minimum: int
+    minimum: int | None = None
     maximum: int | None = None
 
     @property
     def expected(self) -> str:
         """With the bounds."""
+        if self.minimum is None:
+            return "a whole number"
         if self.minimum == self.maximum:
             return str(self.minimum)
         if self.maximum is None:
@@ -172,7 +174,7 @@ class Integer:
         if (
             node.kind != "int"
             or not isinstance(value, int)
-            or value < self.minimum
+            or (self.minimum is not None and value < self.minimum)
             or (self.maximum is not None and value > self.maximum)
         ):
             report.add(where, self.expected, node.found(), "", node.at)
@@ -181,7 +183,9 @@ class Integer:
 
     def schema(self) -> Schema:
         """An integer."""
-        schema: Schema = {"type": "integer", "minimum": self.minimum}
+        schema: Schema = {"type": "integer"}
+        if self.minimum is not None:
+            schema["minimum"] = self.minimum
         if self.maximum is not None:
             schema["maximum"] = self.maximum
         return schema

@@ -13,14 +13,18 @@ from drystone.config.problem import Report
 
 __all__ = ["DURATION_PATTERN", "TIME_PATTERN", "Pair", "Real", "Value", "parse_duration", "parse_time"]
 
-DURATION_PATTERN: Final = r"^[0-9]*\.?[0-9]+ ?(s|min|h|D|M|Y)$"
-TIME_PATTERN: Final = r"^[0-9]{4}(-[0-9]{2}(-[0-9]{2}([T ][0-9]{2}(:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?)?Z?)?)?)?$"
+DURATION_PATTERN: Final = r"^-?[0-9]*\.?[0-9]+ ?(ns|us|ms|s|min|h|D|W|M|Y)$"
+TIME_PATTERN: Final = (
+    r"^[0-9]{4}(-[0-9]{2}(-[0-9]{2}([T ][0-9]{2}(:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?)?)?$"
+)
 
-_DURATION = re.compile(r"([0-9]*\.?[0-9]+) ?([A-Za-z]+)\Z")
+_DURATION = re.compile(r"(-?[0-9]*\.?[0-9]+) ?([A-Za-z]+)\Z")
 _UNITS: Final = {"s": "seconds", "min": "minutes", "h": "hours", "D": "days", "M": "calendar months", "Y": "years"}
+_RARE: Final = ("ns", "us", "ms", "W")
 _OTHER_UNITS: Final = {
     "d": "D", "day": "D", "days": "D", "H": "h", "hour": "h", "hours": "h", "m": "min (minutes) or M (months)", "month": "M",
-    "months": "M", "MS": "M", "y": "Y", "year": "Y", "years": "Y", "S": "s", "W": "7D", "minutes": "min", "seconds": "s",
+    "months": "M", "MS": "M", "y": "Y", "year": "Y", "years": "Y", "S": "s", "w": "W", "week": "W",
+    "minutes": "min", "seconds": "s",
 }  # fmt: skip
 
 
@@ -30,7 +34,7 @@ def parse_duration(text: str) -> tuple[bool, str]:
     Examples
     --------
     >>> parse_duration("1D"), parse_duration("6 h"), parse_duration("0.5M")[1]
-    ((True, '1D'), (True, '6h'), 'months and years are counted in whole numbers')
+    ((True, '1D'), (True, '6h'), 'months and years are counted in whole numbers, upwards')
     >>> parse_duration("1d")[1]
     'units: s (seconds), min (minutes), h (hours), D (days), M (calendar months), Y (years); did you mean D?'
     """
@@ -38,13 +42,13 @@ def parse_duration(text: str) -> tuple[bool, str]:
     if match is None:
         return False, "such as 1D, 6h, 1M or 0.25"
     number, unit = match[1], match[2]
-    if unit not in _UNITS:
+    if unit not in _UNITS and unit not in _RARE:
         known = "units: " + ", ".join(f"{u} ({word})" for u, word in _UNITS.items())
         return False, f"{known}; did you mean {_OTHER_UNITS[unit]}?" if unit in _OTHER_UNITS else known
     if float(number) == 0:
-        return False, "a step is more than 0"
-    if unit in "MY" and not number.isdigit():
-        return False, "months and years are counted in whole numbers"
+        return False, "a step is not 0"
+    if unit in ("M", "Y") and not number.isdigit():
+        return False, "months and years are counted in whole numbers, upwards"
     return True, f"{number}{unit}"
 
 
@@ -71,33 +75,33 @@ def parse_time(text: str) -> tuple[bool, str]:
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """A finite number; ``minimum`` is allowed itself unless ``above`` says that it must be passed."""
+    """A finite number, of at least ``minimum``, and not 0 where ``nonzero`` says so."""
 
     minimum: float | None = None
-    above: bool = False
+    nonzero: bool = False
 
     @property
     def expected(self) -> str:
         """With the bound."""
-        if self.minimum is None:
-            return "a number"
-        return f"a number {'above' if self.above else 'of at least'} {self.minimum:g}"
+        bound = "" if self.minimum is None else f" of at least {self.minimum:g}"
+        return f"a number{bound}{' but 0' if self.nonzero else ''}"
 
     def read(self, node: Node, where: str, report: Report) -> object:
         """The number."""
         value = node.scalar
         if node.kind in ("int", "float") and isinstance(value, int | float) and math.isfinite(value):
-            low = self.minimum
-            if low is None or value > low or (value == low and not self.above):
+            low = self.minimum is not None and value < self.minimum
+            if not low and (value or not self.nonzero):
                 return value
         report.add(where, self.expected, node.found(), "", node.at)
         return INVALID
 
     def schema(self) -> Schema:
         """A number."""
-        if self.minimum is None:
-            return {"type": "number"}
-        return {"type": "number", "exclusiveMinimum" if self.above else "minimum": self.minimum}
+        schema: Schema = {"type": "number"}
+        if self.minimum is not None:
+            schema["minimum"] = self.minimum
+        return {**schema, "not": {"const": 0}} if self.nonzero else schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,8 +100,8 @@ def _axis(axis: AxisOptions) -> dict[str, object]:
 
 def _differences(options: object) -> dict[str, object]:
     assert isinstance(options, DifferenceOptions)
-    said = {f.name: getattr(options, f.name) for f in fields(options)}
-    return {**said, "coordinates": {"tolerance": said.pop("coordinate_tolerance")}}
+    said = {f.name: getattr(options, f.name) for f in fields(options) if f.name != "coordinate_tolerance"}
+    return {**said, "coordinates": {"tolerance": options.coordinate_tolerance}}
 
 
 def _node(value: object) -> Node:
@@ -127,10 +127,18 @@ def _node(value: object) -> Node:
 
 
 def _plain(value: object) -> object:
-    """Times as ISO 8601 text, NumPy's numbers and arrays as Python's; NumPy itself is not imported for it."""
+    """Times as ISO 8601 text in UTC, NumPy's numbers and arrays as Python's; NumPy itself is not imported for it."""
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        value = value.astimezone(dt.UTC).replace(tzinfo=None)
     if isinstance(value, dt.date):
         return value.isoformat()
     if getattr(getattr(value, "dtype", None), "kind", "") == "M":
-        value = value.astype(str)  # type: ignore[attr-defined]
+        texts = value.astype(str).tolist()  # type: ignore[attr-defined]
+        return [_seconds(t) for t in texts] if isinstance(texts, list) else _seconds(texts)
     tolist = getattr(value, "tolist", None)
     return value if tolist is None else tolist()
+
+
+def _seconds(time: str) -> str:
+    """Without the zeros that a fine unit adds."""
+    return time.rstrip("0").rstrip(".") if "." in time else time

@@ -196,14 +196,17 @@ class MapOf:
 
     def schema(self) -> Schema:
         """An object with free keys."""
+        pattern = self.key_pattern
+        within = [re.escape(k) for k in self.special if re.match(pattern, k)]
+        if within:  # a special key that also fits the pattern would have to satisfy both
+            pattern = f"^(?!(?:{'|'.join(within)})$){pattern.removeprefix('^')}"
         schema: Schema = {
             "type": "object",
             "minProperties": 1,
-            "patternProperties": {self.key_pattern: self.value.schema()},
+            "patternProperties": {pattern: self.value.schema()},
             "additionalProperties": False,
         }
         if self.special:
-            # a special key that also fits the pattern would have to satisfy both
             schema["properties"] = {k: v.schema() for k, v in self.special.items()}
         return schema
 

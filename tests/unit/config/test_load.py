@@ -169,7 +169,7 @@ def test_chunks_and_shards(tmp_path: Path, chunks: str, shards: str, meant: tupl
         ('granules: "raw/*.nc"', "granules: s3://b/raw/*.nc", "granules", "relative", "s3://b", 'raw: {url: "s3://b/raw"}'),
         ('granules: "raw/*.nc"', "granules: x\narchive: {granules: y}", "granules", "once", "granules and", "keep one"),
         ('granules: "raw/*.nc"', "archive: {granules: x, format: grib}", "archive.format", "auto", "'grib'", "known: auto"),
-        ('granules: "raw/*.nc"', "archive: {granules: x, representations: {}}", "archive.representations", "this version", "rep", "not"),
+        ('granules: "raw/*.nc"', "archive: {granules: x, representations: {}}", "archive.representations", "this", "rep", ""),
         ("at: sst.icechunk", "att: x", "outputs[0].att", "a key of a virtual output", "att", "did you mean at?"),
         ("at: sst.icechunk", "at: 'work:'", "outputs[0].at", "a name after the place", "work:", "work:archive.zarr"),
         ("at: sst.icechunk", "at: 'work:sst'", "outputs[0].at", "an address of its own", "work:sst", "the work folder"),
