@@ -2,7 +2,8 @@
 
 The public names, each imported on first use so that ``import drystone`` costs nothing:
 
-``open``, ``scan``, ``plan``, ``run`` and the errors of :mod:`drystone.errors`.
+``open``, ``scan``, ``plan``, ``run``; the options that ``open`` takes beside plain mappings, ``AxisOptions``,
+``DifferenceOptions`` and ``Selection``; and the errors of :mod:`drystone.errors`.
 
 ``scan`` and ``plan`` are also packages of ours. Importing a package sets its name on the parent, which would hide the
 functions from then on; so for these two names the parent keeps the function, and the packages are reached by import
@@ -15,21 +16,24 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-__all__ = ["__version__", "open", "plan", "run", "scan"]
+__all__ = ["AxisOptions", "DifferenceOptions", "Selection", "__version__", "open", "plan", "run", "scan"]
 
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
+    from drystone.model.options import AxisOptions, DifferenceOptions, Selection
     from drystone.pipeline.api import open, plan, run, scan  # noqa: A004 - users write drystone.open
 
 _FUNCTIONS = frozenset({"open", "plan", "run", "scan"})
+_OPTIONS = frozenset({"AxisOptions", "DifferenceOptions", "Selection"})
 
 
 def __getattr__(name: str) -> object:
-    if name in _FUNCTIONS:
+    home = "drystone.pipeline.api" if name in _FUNCTIONS else "drystone.model.options" if name in _OPTIONS else None
+    if home is not None:
         from importlib import import_module
 
-        return getattr(import_module("drystone.pipeline.api"), name)
+        return getattr(import_module(home), name)
     raise AttributeError(f"module 'drystone' has no attribute {name!r}")
 
 

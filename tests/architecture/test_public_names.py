@@ -58,7 +58,9 @@ STORE = {"url", "root", "get", "get_range", "get_ranges", "put", "create", "stat
 
 
 def test_root_names() -> None:
-    assert set(drystone.__all__) == {"__version__", "open", "plan", "run", "scan"}
+    options = {"AxisOptions", "DifferenceOptions", "Selection"}
+    assert set(drystone.__all__) == {"__version__", "open", "plan", "run", "scan"} | options
+    assert all(callable(getattr(drystone, name)) for name in drystone.__all__ if name != "__version__")
 
 
 def test_errors_their_kinds_and_exit_codes() -> None:

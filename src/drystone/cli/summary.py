@@ -78,7 +78,8 @@ def _selection_text(selection: Selection) -> str:
         case "range":
             return f"{_end(values[0], 'the lowest')} to {_end(values[1], 'the highest')}{step}"
         case "slice":
-            return f"places {_end(values[0], '0')} to {_end(values[1], 'the end')}, excluded{step}"
+            stop = "the end" if values[1] is None else f"before {values[1]}"
+            return f"places {_end(values[0], '0')} to {stop}{step}"
         case "value":
             return f"the place at {values[0]}"
         case "index":

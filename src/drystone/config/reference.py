@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
+from drystone.config.examples import EXAMPLES
 from drystone.config.keys import ROOT
 from drystone.config.kinds import Either, Kind
 from drystone.config.sections import ListOf, MapOf, OneKey, Section, Variants
@@ -29,12 +30,15 @@ problems of one at once, with line, column, what was expected and the nearest kn
 
 The shortest useful config:
 
-```yaml
+```yaml title="sst.yaml"
 name: sst
 granules: "raw/*.nc"
 outputs:
   - virtual: icechunk
     at: sst.icechunk
+```
+```bash
+drystone check sst.yaml
 ```
 
 **Addresses** are written `place:relative/path`, where `place` is named in `storage`. A bare path starts at the config's own
@@ -91,6 +95,8 @@ def reference() -> str:
             continue
         seen.add(id(section))
         lines += [f"## `{path}`" if path else "## Top level", "", *_table(section), ""]
+        if path in EXAMPLES:
+            lines += [EXAMPLES[path]]
         if section.later:
             lines += ["Not yet available: " + ", ".join(f"`{w}`" for w in section.later) + ".", ""]
     return "\n".join(lines).rstrip() + "\n"

@@ -65,7 +65,7 @@ def open(  # noqa: A001  the name of the public function
         Paths, globs or URLs of granules; or the folder of a table; or a config (a ``.yaml`` path, or as loaded).
     along
         Dimensions to join granules along; one that no array has becomes a new one. A name; an
-        :class:`~drystone.model.options.AxisOptions`; several of both; or a mapping as in YAML, name to ``position`` or to
+        :class:`~drystone.AxisOptions`; several of both; or a mapping as in YAML, name to ``position`` or to
         ``{"axis": "slots", "step": "1D", …}``. None finds the one dimension where it is plain.
     position
         Where ``along`` is one name, what places a granule: ``coordinate`` (its values), ``name`` (the file's, with

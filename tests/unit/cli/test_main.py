@@ -187,6 +187,68 @@ def test_check_good(config: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert document["config"]["granules"] == [{"lister": "glob", "pattern": "here:raw/*.nc"}]
 
 
+def test_check_says_what_a_form_costs_in_readers(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def readers(extra: str) -> tuple[str, str]:
+        Path(config).write_text(f"{GOOD}    {extra}\n")
+        assert main(["check", config, "--json"]) == 0
+        (output,) = json.loads(capsys.readouterr().out)["config"]["outputs"]
+        return " ".join(output["can_read"]), " ".join(output["cannot_read"])
+
+    can, cannot = readers("grid: regular")
+    assert "drystone" not in can
+    assert "GDAL from 3.14" in can
+    can, cannot = readers("grid: rectilinear")
+    assert "zarr-python from 3.2" in can
+    assert "array.rectilinear_chunks" in can
+    assert "GDAL" not in can
+    assert all(name in cannot for name in ("tensorstore", "GDAL", "zarrita.js", "zarr-python before 3.2"))
+    can, cannot = readers("crop: true")
+    assert "only where drystone is installed" in can
+    assert "readers without drystone" in cannot
+    assert "GDAL" not in can
+    can, cannot = readers("grid: rectilinear\n    crop: true")
+    assert "zarr-python from 3.2" in can
+    assert "drystone" in can
+    assert "tensorstore" in cannot
+
+
+def test_check_says_how_granules_combine(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(config).write_text(
+        f"{GOOD}    coverage: true\n"
+        "combine:\n"
+        "  along: {time: {axis: slots, step: 1D, stop: 2000-01-01}, run: {position: attribute, attribute: id}, y: order}\n"
+        "  select: {a: 0, b: [-80, null], c: {index: 3}, d: {index: [3, 4]}, e: {step: 2}, "
+        "f: {points: [1, 2]}, g: {values: [1]}}\n"
+        "  differences: {codec: refuse, coordinates: {tolerance: 0.5}}\n"
+        "  duplicates: newest\n"
+        "  overlap: last\n"
+        "  gaps: error\n"
+    )
+    assert main(["check", config]) == 0
+    out = capsys.readouterr().out
+    for line in (
+        "  joined along time, placed by coordinate in slots of 1D from the first there is until 2000-01-01, run, placed by ",
+        ", run, placed by attribute id, y, placed by order\n",
+        "    of a: the place at 0\n",
+        "    of b: -80 to the highest\n",
+        "    of c: place number 3\n",
+        "    of d: 2 places\n",
+        "    of e: places 0 to the end, one of 2\n",
+        "    of f: 2 points\n",
+        "    of g: 1 places by value\n",
+        "    where granules differ: codec refuse, coordinate_tolerance 0.5\n",
+        "    duplicates: newest\n",
+        "    overlap: last\n",
+        "    gaps: error\n",
+        "  virtual icechunk at here:sst.icechunk, with coverage\n",
+    ):
+        assert line in out
+    assert main(["check", config, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    valid(document, "check")
+    assert document["config"]["along"] == ["time", "run", "y"]
+
+
 def test_check_bad(config: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path(config).write_text(GOOD.replace("at:", "att:").replace("name", "nam"))
     assert main(["check", config]) == 2

@@ -7,6 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from drystone.config.examples import EXAMPLES
 from drystone.config.json_schema import json_schema, json_schema_text
 from drystone.config.keys import ROOT
 from drystone.config.load import check_config
@@ -106,6 +107,10 @@ def test_schema_file_is_up_to_date() -> None:
 def test_reference_page_is_up_to_date() -> None:
     stored = (REPOSITORY / "docs" / "reference" / "config.md").read_text(encoding="utf-8")
     assert stored == reference(), "run: python -m drystone.config.reference > docs/reference/config.md"
+
+
+def test_examples_have_a_place_on_the_page() -> None:
+    assert [path for path, text in EXAMPLES.items() if text not in reference()] == []
 
 
 def test_there_are_configs() -> None:
