@@ -70,9 +70,19 @@ DIFFERENCES = Section(
     "what to do where granules differ",
     (
         Key("codec", Choice(("era", "rechunk", "refuse")), "Codecs, byte order, chunk shape, storage fill.", "era"),
-        Key("packing", Choice(("rechunk", "era", "refuse")), "`scale_factor`, `add_offset`, `_Unsigned`.", "rechunk"),
+        Key(
+            "packing",
+            Choice(("rechunk", "era", "first", "refuse")),
+            "`scale_factor`, `add_offset`, `_Unsigned`; `first`: all packed as the first granule, exactly or not at all.",
+            "rechunk",
+        ),
         Key("fill", Choice(("rechunk", "era", "refuse")), "`_FillValue`, `missing_value`.", "rechunk"),
-        Key("dtype", Choice(("rechunk", "era", "refuse")), "The element type.", "rechunk"),
+        Key(
+            "dtype",
+            Choice(("rechunk", "era", "first", "refuse")),
+            "The element type; `rechunk`: one that holds all; `first`: the first granule's, exactly or not at all.",
+            "rechunk",
+        ),
         Key(
             "units",
             Choice(("refuse", "era", "first")),

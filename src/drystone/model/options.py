@@ -90,11 +90,12 @@ class DifferenceOptions:
     codec
         Codecs, byte order, chunk shape, storage fill: how values are stored. ``era`` or ``rechunk`` or ``refuse``.
     packing
-        ``scale_factor``, ``add_offset``, ``_Unsigned``.
+        ``scale_factor``, ``add_offset``, ``_Unsigned``. ``first``: all packed as the first granule, or refused where that is
+        not exact.
     fill
         ``_FillValue``, ``missing_value``.
     dtype
-        Element type.
+        Element type. ``rechunk``: one that holds all. ``first``: the first granule's, or refused where that is not exact.
     units
         ``units`` of variables that are no times. ``first`` where the texts say one thing in two spellings.
     time

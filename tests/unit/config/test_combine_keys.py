@@ -189,7 +189,7 @@ def test_outputs(tmp_path: Path) -> None:
         ("mosaic: {y: coordinate, x: order, overlap: last}\n  overlap: first", "mosaic.overlap", "keep one of them"),
         # policies
         ("differences: {codec: fill}", "differences.codec", "era, rechunk, refuse"),
-        ("differences: {packing: first}", "differences.packing", "rechunk, era, refuse"),
+        ("differences: {packing: fill}", "differences.packing", "rechunk, era, first, refuse"),
         ("differences: {fill: fill}", "differences.fill", "rechunk, era, refuse"),
         ("differences: {time: first}", "differences.time", "rechunk, era, refuse"),
         ("differences: {static: era}", "differences.static", "refuse or first"),
@@ -271,7 +271,7 @@ CHANGES = [
     "combine: {along: [time, y]}",
     "combine: {along: [y, time]}",
     *(f"combine: {{differences: {{{k}: refuse}}}}" for k in ("codec", "packing", "fill", "dtype", "time", "missing_variable")),
-    *(f"combine: {{differences: {{{k}: first}}}}" for k in ("units", "attributes", "static")),
+    *(f"combine: {{differences: {{{k}: first}}}}" for k in ("units", "attributes", "static", "packing", "dtype")),
     "combine: {differences: {coordinates: {tolerance: 1e-5}}}",
     "combine: {duplicates: last}",
     "combine: {duplicates: newest}",

@@ -48,7 +48,7 @@ BAD = [
     HEAD + OUTPUT + "combine: {along: {time: {axis: slots, step: 0}}}\n",
     HEAD + OUTPUT + "combine: {along: {time: {axis: slots, step: 1 month}}}\n",
     HEAD + OUTPUT + "combine: {along: {time: {axis: slots, step: 1D, origin: yesterday}}}\n",
-    HEAD + OUTPUT + "combine: {differences: {packing: first}}\n",
+    HEAD + OUTPUT + "combine: {differences: {packing: fill}}\n",
     HEAD + OUTPUT + "combine: {differences: {coordinates: {tolerance: -1}}}\n",
     HEAD + OUTPUT + "combine: {duplicates: best}\n",
     HEAD + OUTPUT + "combine: {mosaic: {y: coordinate, overlap: crop}}\n",
