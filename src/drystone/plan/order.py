@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from drystone.errors import ConfigError
 from drystone.model.attributes import Attributes
 from drystone.model.options import CombineOptions
 from drystone.plan.members import ArrayMembers
@@ -112,6 +113,9 @@ def order_axes(
     members = {path: _only(m, granule_ids) for path, m in members.items()}
     context = Context(members, options, Granules(granule_ids, names), attributes)
     along = options.along or axes_of(members, len(granule_ids))
+    twice = next((a.name for i, a in enumerate(along) if any(b.name == a.name for b in along[:i])), None)
+    if twice is not None:
+        raise ConfigError(f"along: {twice} is said twice, and an axis is placed by one rule", kind="axis-twice")
     if not along:
         zero = np.zeros((len(granule_ids), 0), np.int64)
         return Order((), granule_ids, zero, zero, zero)

@@ -34,8 +34,6 @@ def new_values(places: Places, base: int) -> tuple[NDArray[np.generic], Attribut
     """The distinct keys of a new axis, in order."""
     keys = places.keys
     flat = distinct(keys.flat)
-    if keys.kind == "label":
-        return np.array(flat.tolist(), np.dtypes.StringDType()), _attributes(keys.spec(base))
     return _encoded(flat, _Base(keys, keys.spec(base), keys.clock(base)))
 
 
@@ -87,6 +85,8 @@ def _held(flat: NDArray[np.generic], places: Places, boxes: Boxes, axis: int) ->
 
 
 def _encoded(flat: NDArray[np.generic], base: _Base) -> tuple[NDArray[np.generic], Attributes]:
+    if base.keys.kind == "label":
+        return np.array(flat.tolist(), np.dtypes.StringDType()), _attributes(base.spec)
     if base.keys.kind == "time":
         if base.spec is not None and base.spec.dtype.kind == "M":
             return np.asarray(flat.astype(np.int64).view("M8[ns]").astype(base.spec.native_dtype)), Attributes()

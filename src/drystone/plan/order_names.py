@@ -18,6 +18,9 @@ from drystone.plan.order_times import from_iso, narrow
 
 __all__ = ["granule_keys", "natural"]
 
+_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+
 type _Value = int | float | str | dt.datetime
 
 
@@ -44,6 +47,7 @@ def granule_keys(axis: AxisOptions, granules: Granules, attributes: Mapping[int,
     n = len(granules)
     if axis.position == "order":
         return _keys(axis, "the listed order", "number", granules.listed())
+    _check_pattern(axis)
     if axis.position == "name":
         if not axis.pattern:
             raise ConfigError(
@@ -55,6 +59,23 @@ def granule_keys(axis: AxisOptions, granules: Granules, attributes: Mapping[int,
     return _of(
         axis, f"the attribute {axis.attribute}", [_attribute(axis, granules, i, attributes) for i in range(n)], granules, new
     )
+
+
+def _check_pattern(axis: AxisOptions) -> None:
+    if axis.pattern is None or "%" in axis.pattern:
+        return
+    try:
+        groups = re.compile(axis.pattern).groups
+    except re.error as error:
+        raise ConfigError(
+            f"{axis.name}: the pattern {axis.pattern!r} is no regular expression: {error}", kind="axis-pattern"
+        ) from error
+    if groups != 1:
+        raise ConfigError(
+            f"{axis.name}: the pattern {axis.pattern!r} has {groups} groups; put one, in ( ), around what tells them apart, "
+            "and (?: ) around the others",
+            kind="axis-pattern",
+        )
 
 
 def _attribute(axis: AxisOptions, granules: Granules, i: int, attributes: Mapping[int, Attributes]) -> _Value:
@@ -99,7 +120,7 @@ def _read(pattern: str, text: str, granule: str, what: str) -> _Value:
             )
     else:
         match = re.search(pattern, text)
-        if match and match.groups() and match.group(1) is not None:
+        if match and match.group(1) is not None:
             return match.group(1)
     raise CombineError(
         f"{granule}: the pattern {pattern!r} does not match {what}; write a date pattern such as oisst.%Y%m%d.nc or a regular "
@@ -147,17 +168,9 @@ def _of(axis: AxisOptions, path: str, values: Sequence[_Value], granules: Granul
         return _keys(axis, path, "time", narrow(np.array(times, object)))
     raw = axis.position == "attribute" and axis.pattern is None
     texts = [str(v) for v in values]
-    if not (raw and new and any(isinstance(v, str) for v in values)):
-        for kind in (int, float):
-            try:
-                numbers = [kind(v) for v in (values if kind is float else texts)]  # type: ignore[arg-type]
-            except ValueError:
-                continue
-            if kind is float and not np.isfinite(numbers).all():
-                continue
-            flat: NDArray[np.generic] = narrow(np.array(numbers, object)) if kind is int else np.array(numbers, np.float64)
-            if flat.dtype != object or not new:
-                return _keys(axis, path, "number", flat)
+    numbers = None if raw and new and any(isinstance(v, str) for v in values) else _numbers(values, texts)
+    if numbers is not None and not (new and numbers.dtype == object):
+        return _keys(axis, path, "number", numbers)
     if new:
         return _keys(axis, path, "label", np.array(texts, object))
     times_of = [from_iso(t, "proleptic_gregorian") for t in texts]
@@ -179,11 +192,17 @@ def _instant(date: dt.datetime) -> int:
     return ((since.days * 86_400 + since.seconds) * 10**6 + since.microseconds) * 1000
 
 
+def _numbers(values: Sequence[_Value], texts: Sequence[str]) -> NDArray[np.generic] | None:
+    """All as numbers: whole ones exactly, or none."""
+    if all(_WHOLE.fullmatch(t) for t in texts):
+        return narrow(np.array([int(t) for t in texts], object))
+    if not all(_is_number(t) for t in texts):
+        return None
+    return np.array([v if isinstance(v, float) else float(t) for v, t in zip(values, texts, strict=True)], np.float64)
+
+
 def _is_number(text: str) -> bool:
-    try:
-        return bool(np.isfinite(float(text)))
-    except ValueError:
-        return False
+    return _DECIMAL.fullmatch(text) is not None and bool(np.isfinite(float(text)))
 
 
 def _keys(axis: AxisOptions, path: str, kind: Literal["time", "number", "label"], flat: NDArray[np.generic]) -> Keys:

@@ -25,16 +25,16 @@ def _ranks(policy: str, granules: Granules) -> NDArray[np.int64] | None:
     """The rank of each granule, lowest counts."""
     if policy == "error":
         return None
-    listed = granules.listed()
     if policy == "newest":
         keys = [
-            (natural(granules.name(i).rsplit("/", 1)[-1]), natural(granules.name(i)), int(listed[i]))
+            (natural(granules.name(i).rsplit("/", 1)[-1]), natural(granules.name(i)), granules.name(i))
             for i in range(len(granules))
         ]
         order = sorted(range(len(granules)), key=keys.__getitem__)
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
         return -rank
+    listed = granules.listed()
     return listed if policy == "first" else -listed
 
 

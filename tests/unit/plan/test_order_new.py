@@ -123,12 +123,27 @@ def test_dimensions_by_name():
         order({"d1": series([0]), "e1": series([0, 1])}, AxisOptions("time", "name", r"(\d)"))
 
 
+def test_numbers_that_are_too_long_or_written_oddly_are_labels():
+    """Two must never become one by rounding."""
+    scans = {f"x_2020010100000000000000{i}": MAP for i in (2, 1)}
+    found = order(scans, AxisOptions("k", "name", r"_(\d+)"))
+    assert found.axes[0].values.tolist() == ["20200101000000000000001", "20200101000000000000002"]
+    assert order({"x_1_0": MAP, "x_1_1": MAP}, AxisOptions("k", "name", "x_(.*)")).axes[0].values.tolist() == ["1_0", "1_1"]
+    assert order({"x_nan": MAP, "x_inf": MAP}, AxisOptions("k", "name", "x_(.*)")).axes[0].values.tolist() == ["inf", "nan"]
+    assert order({"x_0.5": MAP, "x_2": MAP}, AxisOptions("k", "name", "x_(.*)")).axes[0].values.tolist() == [0.5, 2.0]
+
+
 def test_an_axis_that_nothing_has():
     """Named, with what there is."""
     with pytest.raises(CombineError, match=r"member is neither a dimension .*\(dimensions: x, y\)"):
         order({"a": MAP, "b": MAP}, "member")
     with pytest.raises(ConfigError, match="needs a pattern"):
         order({"a": MAP, "b": MAP}, AxisOptions("m", "name"))
+    for pattern, part in ((r"(\d+", "no regular expression"), (r"\d+", "has 0 groups"), ("(a)(b)", "has 2 groups")):
+        with pytest.raises(ConfigError, match=part):
+            order({"a": MAP, "b": MAP}, AxisOptions("m", "name", pattern))
+    with pytest.raises(ConfigError, match="x is said twice"):
+        order({"a": MAP, "b": MAP}, "x", "x")
 
 
 def test_runs_and_lead_times():
@@ -213,3 +228,15 @@ def test_tiles_of_a_time_series():
     scans = {f"t{t}_{y}_{x}": tile([y], [x], [t]) for t in (1, 0) for y in (1, 0) for x in (0, 1)}
     found = order(scans, "time", "y", "x")
     assert places(found, scans) == [(f"t{t}_{y}_{x}", t, y, x) for t in (0, 1) for y in (0, 1) for x in (0, 1)]
+
+
+def test_text_coordinates():
+    """Stations join in order of their names; beside a new axis too."""
+
+    def of(*names: str):
+        return granule(array("/s", ("s",), np.array(names, np.dtypes.StringDType())))
+
+    scans = {"r1_b": of("c"), "r1_a": of("a", "b"), "r2_a": of("a", "b")}
+    found = order(scans, "s", AxisOptions("run", "name", r"r(\d)"))
+    assert found.axes[0].values.tolist() == ["a", "b", "c"]
+    assert places(found, scans) == [("r1_a", 0, 0), ("r2_a", 0, 1), ("r1_b", 2, 0)]
