@@ -21,6 +21,7 @@ import numpy as np
 from drystone.codecs.chain import CodecChain
 from drystone.grid.dimension import RegularDimension
 from drystone.model.placement import CombinedArray
+from drystone.model.recode import Recode
 from drystone.plan.layout import TargetLayout
 
 __all__ = ["BASELINE", "BATCH_BYTES", "MemoryModel", "task_memory"]
@@ -32,7 +33,9 @@ _USABLE = 0.85
 # raw bytes of inner chunks that one call of an encoding thread takes: many small ones would cost more in handing over
 BATCH_BYTES = 1 << 20
 _PIECE = 8 << 20  # a range of an unfiltered chunk, read and put: never more at a time
-_RECODE_BYTES = 48  # an element that is recoded: masks, and four copies in double precision or as integers of 8 bytes
+# an element that is recoded: masks and copies as numbers of 8 bytes, or as Python's integers where those would overflow;
+# measured 46 and 141
+_RECODE_BYTES, _OBJECT_BYTES = 56, 160
 _ROW_BYTES = 640  # a chunk reference on its way from the table to a read, all columns and objects of it
 
 
@@ -154,9 +157,18 @@ def _largest_recode(array: CombinedArray) -> int:
     """Bytes that recoding takes of what is read at a time."""
     return max(
         (
-            _read_bytes(v.chunk_shape, v.dtype, v.codecs) // max(v.dtype.itemsize, 1) * _RECODE_BYTES
+            _read_bytes(v.chunk_shape, v.dtype, v.codecs) // max(v.dtype.itemsize, 1) * _recode_bytes(recode, v.dtype)
             for v, recode in zip(array.variants, array.recodes, strict=False)
             if recode is not None
         ),
         default=0,
     )
+
+
+def _recode_bytes(recode: Recode, stored: np.dtype) -> int:
+    """Bytes that recoding takes an element."""
+    if recode.dtype.kind == "f" or (recode.scale == 1 and recode.offset == 0):
+        return _RECODE_BYTES
+    step = math.lcm(recode.scale.denominator, recode.offset.denominator)
+    largest = 2 ** (8 * stored.itemsize) * abs(recode.scale * step) + abs(recode.offset * step)
+    return _RECODE_BYTES if max(largest, step) < 2**63 else _OBJECT_BYTES

@@ -9,9 +9,10 @@ from drystone.codecs.chain import Codec, CodecChain
 from drystone.errors import ConfigError, PlanError
 from drystone.grid.chunk_grid import ChunkGrid
 from drystone.grid.dimension import RectilinearDimension, RegularDimension
+from drystone.model.array import ArraySpec
 from drystone.model.attributes import Attributes
 from drystone.model.options import OutputOptions
-from drystone.model.placement import CombinedArray, Placements
+from drystone.model.placement import CombinedArray, Placements, Tile
 from drystone.model.sizes import parse_size
 from drystone.plan.layout import TargetLayout, whole_layout
 from drystone.plan.shards import plan_tasks, target_layout
@@ -240,3 +241,24 @@ class TestTasks:
         assert plan.n_tasks == 0
         with pytest.raises(IndexError):
             plan.bounds(0)
+
+
+def test_a_mosaic_reads_no_more_chunks_than_it_has() -> None:
+    """Two columns, one with a gap and chunks that are staggered against the other's: the grid of the whole cannot say that."""
+    i2, chain = np.dtype("i2"), CodecChain.of("bytes", Codec.of("zlib", level=1))
+    variants = tuple(ArraySpec("/v", ("t", "x"), (n, 8), (n, 4), i2, None, chain) for n in (4, 6))
+    dest, count = np.array([0, 4, 8, 0, 6], np.int64), np.array([4, 4, 4, 6, 3], np.int64)
+    tiles = (Tile((0, 0), (0, 8), (0, 0)), Tile((0, 1), (0, 7), (0, 8)))
+    variant = np.array([0, 0, 0, 1, 1], np.int32)
+    where = Placements(0, np.arange(5, dtype=np.int32), dest * 0, count, dest, variant, tiles, variant)
+    array = CombinedArray(
+        "/v", ("t", "x"), (12, 15), i2, i2, None, chain, Attributes(), ChunkGrid.regular((12, 15), (2, 2)), "staggered", where,
+        variants,
+    )  # fmt: skip
+    layout = layout_of((12, 15), (12, 15), None, "i2")
+    plan = plan_tasks(array, layout, 50_000_000)
+    assert (plan.source_chunks, plan.chunk_reads) == (10, 10)
+    narrow = plan_tasks(array, layout_of((12, 15), (12, 2), None, "i2"), 50_000_000, slots=100)
+    assert narrow.region == (12, 2)
+    # region edges inside chunks: at 2 and 6 of three granules on the left, at 10, 12 and 14 of two cropped ones on the right
+    assert (narrow.source_chunks, narrow.chunk_reads) == (10, 10 + 2 * 3 + 3 * 2)
