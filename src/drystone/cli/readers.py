@@ -1,7 +1,7 @@
 """Who can read each published form: what ``check`` tells before anybody has written anything.
 
-Versions are those that were tried, or that the reader's own documentation names. What an output allows counts (chunks of
-different sizes, the crop codec), not whether an array will need it: that is for ``plan`` to say.
+Versions are those that were tried, or that the reader's own documentation names. What an output allows counts here (chunks of
+different sizes, the crop codec: :mod:`drystone.emit.readers`), not whether an array will need it: that is for ``plan`` to say.
 """
 
 from __future__ import annotations
@@ -12,9 +12,6 @@ from drystone.model.options import OutputOptions
 
 __all__ = ["Readers", "readers_of"]
 
-_SETTING = "zarr.config.set({'array.rectilinear_chunks': True}), in workers ZARR_ARRAY__RECTILINEAR_CHUNKS=True"
-_REGULAR_ONLY = "tensorstore, GDAL, zarrita.js, netCDF-C, VirtualiZarr: they know regular chunk grids only"
-
 
 @dataclass(frozen=True, slots=True)
 class Readers:
@@ -24,7 +21,7 @@ class Readers:
     cannot: tuple[str, ...]
 
 
-_REGULAR = {
+_FORMS = {
     ("virtual", "icechunk"): Readers(
         (
             "icechunk 2 with zarr-python 3 or xarray, told which prefixes it may read: authorize_virtual_chunk_access",
@@ -44,39 +41,6 @@ _REGULAR = {
         ("readers of Zarr v2 only (zarr-python 2)",),
     ),
 }
-_RECTILINEAR = {
-    ("virtual", "icechunk"): Readers(
-        (
-            "icechunk 2 (format 2) with zarr-python from 3.2 or xarray through it (3.4 was tried), told which prefixes to read",
-            f"each of them after: {_SETTING}",
-        ),
-        (
-            "zarr-python before 3.2, or without that setting: a group with such an array does not open",
-            "dask.array.from_zarr, and xarray for writing or appending (opening is fine)",
-            _REGULAR_ONLY,
-            "readers of plain Zarr (zarr-python 2)",
-        ),
-    ),
-    ("store", "zarr"): Readers(
-        (
-            f"zarr-python from 3.2 and xarray through it (3.4 was tried), after {_SETTING}",
-            "zarrs from 0.23.8",
-        ),
-        (
-            "zarr-python before 3.2, or without that setting: a group with such an array does not open",
-            "dask.array.from_zarr, and xarray for writing or appending (opening is fine)",
-            _REGULAR_ONLY,
-            "readers of Zarr v2 only (zarr-python 2)",
-        ),
-    ),
-}
-_CROP = Readers(
-    ("arrays with cropped chunks: only where drystone is installed, workers too (the codec drystone.crop, zarr-python 3)",),
-    (
-        "readers without drystone: zarr-python and xarray stop at the group that holds one, its other arrays too",
-        "tensorstore, GDAL, zarrita.js, netCDF-C: they cannot be given the codec",
-    ),
-)
 
 
 def readers_of(output: OutputOptions) -> Readers:
@@ -86,12 +50,13 @@ def readers_of(output: OutputOptions) -> Readers:
     --------
     >>> readers_of(OutputOptions("store", "zarr", "out:x")).cannot
     ('readers of Zarr v2 only (zarr-python 2)',)
-    >>> readers_of(OutputOptions("virtual", "icechunk", "out:x", grid="rectilinear", crop=True)).can[-1][:27]
-    'arrays with cropped chunks:'
+    >>> readers_of(OutputOptions("virtual", "icechunk", "out:x", crop=True)).can[-1][:40]
+    'arrays with the codec drystone.crop: zar'
     """
-    forms = _RECTILINEAR if output.grid == "rectilinear" else _REGULAR
-    readers = forms.get((output.kind, output.form), Readers((), ()))
-    if not output.crop:
+    from drystone.emit.readers import form_readers  # not before it is needed: it knows codecs, and with them NumPy
+
+    readers = _FORMS.get((output.kind, output.form), Readers((), ()))
+    if output.grid == "regular" and not output.crop:
         return readers
-    can, cannot = readers.can, readers.cannot
-    return Readers((*(c for c in can if not c.startswith("GDAL")), *_CROP.can), tuple(dict.fromkeys((*cannot, *_CROP.cannot))))
+    can, cannot = form_readers(output.form, {"grid": output.grid, "crop": output.crop})
+    return Readers((*readers.can, *can), (*readers.cannot, *cannot))

@@ -157,7 +157,7 @@ outputs:
 ```
 ```bash
 drystone check tiles.yaml | grep "array.rectilinear_chunks"
-drystone check tiles.yaml | grep "only where drystone is installed"
+drystone check tiles.yaml | grep "where drystone is installed"
 ```
 """
 

@@ -215,6 +215,7 @@ _GRID = Key(
     "`rectilinear`: chunks of different sizes along an axis are allowed; `drystone check` says who cannot read them.",
     "regular",
 )
+_STORE_GRID = Key("grid", Choice(("regular",), later=("rectilinear",)), "Of a store: equal chunks.", "regular")
 _COVERAGE = Key("coverage", Truth(), "Publish an array that says which places of the joined axes had bytes.", "false")
 _FORMS = Choice(("icechunk", "kerchunk-parquet"), later=("kerchunk-json", "parquet", "mdim-vrt", "mdim-refs"))
 _REMAP = MapOf(
@@ -252,7 +253,7 @@ OUTPUTS: Final = Variants(
                 *_STORE_KEYS,
                 ARRAYS,
                 _VALUES,
-                _GRID,
+                _STORE_GRID,
                 _COVERAGE,
             ),
             later=("mode", "append", "overviews"),

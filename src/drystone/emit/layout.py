@@ -207,7 +207,7 @@ def _check_rectilinear(layout: Layout, version: int, options: Mapping[str, objec
         )
     if options.get("grid") != "rectilinear":
         raise UnsupportedError(
-            f"{what}: say `grid: rectilinear` for this output, which zarr-python from 3.4 reads, and xarray and Icechunk 2.3 "
+            f"{what}: say `grid: rectilinear` for this output, which zarr-python from 3.2 reads, and xarray and Icechunk 2.3 "
             "through it, where zarr.config has array.rectilinear_chunks on; tensorstore, GDAL, VirtualiZarr and zarrita.js "
             "cannot open it; or publish it as a store (rechunk)",
             kind="rectilinear",

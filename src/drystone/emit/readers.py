@@ -15,7 +15,7 @@ from drystone.model.placement import Combined
 __all__ = ["form_readers", "layout_notes"]
 
 _RECTILINEAR_CAN = (
-    "arrays with a rectilinear grid: zarr-python from 3.4, xarray and Icechunk from 2.3 through it, with "
+    "arrays with a rectilinear grid: zarr-python from 3.2, xarray and Icechunk from 2.3 through it, with "
     "zarr.config.set({'array.rectilinear_chunks': True}) or ZARR_ARRAY__RECTILINEAR_CHUNKS=True, on every worker"
 )
 _RECTILINEAR_CANNOT = (
@@ -43,7 +43,7 @@ def form_readers(form: str, options: Mapping[str, object]) -> tuple[tuple[str, .
     --------
     >>> can, cannot = form_readers("icechunk", {"grid": "rectilinear"})
     >>> can[0][:58], len(cannot)
-    ('arrays with a rectilinear grid: zarr-python from 3.4, xarr', 1)
+    ('arrays with a rectilinear grid: zarr-python from 3.2, xarr', 1)
     >>> form_readers("kerchunk-parquet", {"crop": True})
     ((), ())
     """

@@ -145,12 +145,12 @@ def test_outputs(tmp_path: Path) -> None:
     path.write_text(
         "name: sst\ngranules: raw/*.nc\noutputs:\n"
         "- {virtual: icechunk, at: a, grid: rectilinear, crop: true, coverage: true}\n"
-        "- {store: zarr, at: b, values: decoded, grid: rectilinear, coverage: true}\n"
+        "- {store: zarr, at: b, values: decoded, grid: regular, coverage: true}\n"
         "- {virtual: kerchunk-parquet, at: c, grid: regular, crop: false, coverage: true}\n"
     )
     virtual, store, parquet = load_config(path).outputs
     assert (virtual.grid, virtual.crop, virtual.coverage, virtual.values) == ("rectilinear", True, True, "auto")
-    assert (store.grid, store.crop, store.coverage, store.values) == ("rectilinear", False, True, "decoded")
+    assert (store.grid, store.crop, store.coverage, store.values) == ("regular", False, True, "decoded")
     assert (parquet.grid, parquet.crop, parquet.coverage) == ("regular", False, True)
 
 
@@ -235,7 +235,8 @@ def test_what_makes_no_sense_is_said_at_its_place(tmp_path: Path, written: str, 
         ("virtual: icechunk, values: packed", "values", "for store outputs"),
         ("store: zarr, crop: true", "crop", "for virtual outputs"),
         ("store: zarr, values: unpacked", "values", "did you mean packed?"),
-        ("store: zarr, grid: rectlinear", "grid", "did you mean rectilinear?"),
+        ("store: zarr, grid: rectilinear", "grid", "not yet available"),
+        ("virtual: icechunk, grid: rectlinear", "grid", "did you mean rectilinear?"),
         ("store: zarr, coverage: all", "coverage", "true or false"),
     ],
 )

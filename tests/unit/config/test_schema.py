@@ -59,6 +59,7 @@ BAD = [
     HEAD + "outputs: [{virtual: icechunk, at: x, grid: round}]\n",
     HEAD + "outputs: [{virtual: icechunk, at: x, values: packed}]\n",
     HEAD + STORE % "crop: true",
+    HEAD + STORE % "grid: rectilinear",
     "name: sst\narchive: {granules: y, versions: {of: preliminary}}\n" + OUTPUT,
     HEAD + OUTPUT + "execution: {workers: 0}\n",
     HEAD + OUTPUT + "execution: {memory_per_worker: 4}\n",
@@ -82,7 +83,7 @@ GOOD = [
     HEAD + OUTPUT + "combine: {select: {a: 0, b: x, c: [null, 2], d: {from: 1981-01-01, step: 2}, e: {values: [1, x]}}}\n",
     HEAD + OUTPUT + "combine: {select: {a: {index: -1}, b: {index: [1, 0]}, c: {index: {step: 2}}, d: {points: [1.5]}}}\n",
     HEAD + "outputs: [{virtual: icechunk, at: x, grid: rectilinear, crop: true, coverage: true}]\n",
-    HEAD + STORE % "values: decoded, grid: rectilinear, coverage: false",
+    HEAD + STORE % "values: decoded, grid: regular, coverage: false",
     "name: sst\narchive: {granules: y, versions: {of: '{stem}_v{version}', prefer: all}}\n" + OUTPUT,
     HEAD + OUTPUT + "execution: {cluster: inline, workers: auto, memory_per_worker: 4 GB}\nreads: {map: {lat: 1, lon: all}}\n",
 ]
