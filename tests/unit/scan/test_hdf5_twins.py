@@ -210,6 +210,17 @@ def test_what_is_noted_is_bounded(tmp_path, monkeypatch):
         assert len(twins._told) <= 16
 
 
+def test_a_file_of_too_many_bytes_of_headers_is_left_to_the_library(tmp_path, monkeypatch, no_library):
+    with h5py.File(tmp_path / "a.h5", "w", libver="v108") as f:
+        f["/".join(["group"] * 60) + "/x"] = np.arange(3)
+    check(tmp_path / "a.h5")
+    monkeypatch.setattr(twins, "_MAX_BYTES", 10_000)
+    check(tmp_path / "a.h5")
+    no_library()
+    with pytest.raises(AssertionError, match="the library is asked"):
+        any_way(tmp_path / "a.h5")
+
+
 def test_a_limit_of_coordinates_and_a_choice_of_variables(tmp_path):
     any_way(write_day(tmp_path / "a.nc"))
     path = write_day(tmp_path / "b.nc", 3)

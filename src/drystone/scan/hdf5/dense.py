@@ -21,7 +21,7 @@ __all__ = ["dense_messages", "is_dense"]
 _LINK = 0x06
 _UNDEFINED = (1 << 64) - 1
 _WIDTH, _MAX_DIRECT = 4, 65_536  # blocks in a row, bytes of the largest
-_MAX_MESSAGES = 4096
+_MAX_MESSAGES, _MAX_BYTES = 4096, 1 << 20
 _TREE_HEAD = struct.Struct("<BBIHHBBQHQI")  # what follows the signature
 
 
@@ -81,7 +81,13 @@ def dense_messages(file: OpenFile, kind: int, info: bytes) -> tuple[Message, ...
     # flags: a message may be shared, and then lies elsewhere
     if not same or not ascending or any(flags & 2 for _, flags, _ in by_order):
         raise NeedsLibrary
-    found = {place: (order, flags, heap.get(place)) for place, flags, order in by_order}
+    found: dict[bytes, tuple[int, int, bytes]] = {}
+    left = _MAX_BYTES
+    for place, flags, order in by_order:
+        found[place] = (order, flags, heap.get(place))
+        left -= len(found[place][2])
+        if left < 0:  # in a sound file they lie beside each other; here they may be one and the same
+            raise NeedsLibrary
     for (place, *_), number in zip(by_name, hashes, strict=True):
         if jenkins_lookup3(_name(about, found[place][2]), 0) != number:
             raise NeedsLibrary

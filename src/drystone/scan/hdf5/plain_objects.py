@@ -135,8 +135,8 @@ def _root(data: bytes, base: int) -> int:
     return int(root)
 
 
-def plain_object(file: OpenFile, address: int) -> PlainGroup | PlainDataset:
-    """The object whose header is at ``address`` from the file's base.
+def plain_object(file: OpenFile, address: int) -> tuple[PlainGroup | PlainDataset, int]:
+    """The object whose header is at ``address`` from the file's base, and the bytes that say what it is.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def plain_object(file: OpenFile, address: int) -> PlainGroup | PlainDataset:
     try:
         dense = tuple([m for b in blocks for kind, info in _parsed(b).dense for m in dense_messages(file, kind, info)])
         n_bytes = sum(map(len, blocks)) + sum([len(m.body) for m in dense])
-        return (_cached_object if n_bytes <= 4 * _CACHED_BYTES else _object)(blocks, dense)
+        return (_cached_object if n_bytes <= 2 * _CACHED_BYTES else _object)(blocks, dense), n_bytes
     except (struct.error, IndexError, UnexpectedHeader):
         raise NeedsLibrary from None
 
@@ -252,7 +252,7 @@ def _object(blocks: tuple[bytes, ...], dense: tuple[Message, ...]) -> PlainGroup
     raise NeedsLibrary
 
 
-_cached_object = lru_cache(maxsize=1024)(_object)
+_cached_object = lru_cache(maxsize=512)(_object)
 
 
 def _group(by_kind: dict[int, list[Message]], flags: bytes, attributes: PlainAttributes) -> PlainGroup:

@@ -31,7 +31,7 @@ from drystone.scan.hdf5.walk import FoundDataset, FoundGroup, Walk
 
 __all__ = ["PlainFile", "plain_file", "same_scans", "scan_file", "scan_plainly"]
 
-_MAX_OBJECTS = 4096
+_MAX_OBJECTS, _MAX_BYTES = 4096, 8 << 20  # of objects' headers and paths
 _MAX_CHUNKS = 4096  # of one array: with more of them, what the library costs is little beside their rows
 _TRIES = 3  # files of one kind that had to go back to the library, after which their twins go there at once
 
@@ -145,7 +145,7 @@ def plain_file(file: OpenFile) -> PlainFile | None:
     seen: set[int] = set()
     try:
         root = root_address(file)
-        found = plain_object(file, root)
+        found, n_bytes = plain_object(file, root)
         if not isinstance(found, PlainGroup):
             return None
         seen.add(root)
@@ -156,11 +156,12 @@ def plain_file(file: OpenFile) -> PlainFile | None:
             forms.add(group.form)
             inner: list[tuple[str, PlainGroup]] = []
             for link in group.links:
-                if link.address in seen or len(seen) > _MAX_OBJECTS:
-                    return None  # a second name of an object
+                if link.address in seen or len(seen) > _MAX_OBJECTS or n_bytes > _MAX_BYTES:
+                    return None  # a second name of an object, or too much of it
                 seen.add(link.address)
                 child = f"{path.rstrip('/')}/{link.name}"
-                found = plain_object(file, link.address)
+                found, more = plain_object(file, link.address)
+                n_bytes += more + len(child)
                 if isinstance(found, PlainGroup):
                     inner.append((child, found))
                 else:
