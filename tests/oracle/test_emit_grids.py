@@ -237,6 +237,25 @@ def test_a_fill_value_that_no_element_can_have_says_nothing(tmp_path: Path) -> N
     assert set(IcechunkEmitter().problems(archive.combined, {})) == {"/v"}
 
 
+def test_gaps_that_would_cost_too_much_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive, _ = slots(tmp_path / "raw", "<i2", fill=0, attrs={"_FillValue": np.int16(-9)}, holes=True)
+    monkeypatch.setattr("drystone.emit.documents.NATIVE_LIMIT", 0)
+    assert IcechunkEmitter().problems(archive.combined, {}) == {}
+    monkeypatch.setattr("drystone.emit.gaps._MOST_CHUNKS", 5)
+    assert "no granule holds 6 of its chunks" in IcechunkEmitter().problems(archive.combined, {})["/v"]
+
+
+def test_tiles_that_overlap_are_refused(tmp_path: Path) -> None:
+    for name in ("a.nc", "b.nc"):
+        write(tmp_path / name, numbers(2, 4), chunks=(1, 2), **DEFLATE)
+    archive = archive_of(tmp_path, ["a.nc", "b.nc"])
+    tiles = (Tile((0, 0), (0, 4), (0, 0)), Tile((0, 0), (0, 4), (0, 2)))
+    p = placements(0, [(0, 0, 2, 0), (1, 0, 2, 0)], tiles=tiles, tile=[0, 1])
+    array = array_of(archive, p, (2, 6), ChunkGrid.regular((2, 6), (1, 2)), dims=("t", "x"))
+    text = IcechunkEmitter().problems(with_arrays(archive, array).combined, {})["/v"]
+    assert "two granules hold the element (0, 2)" in text
+
+
 # --- rectilinear ----------------------------------------------------------------------------------------------------------
 
 

@@ -35,7 +35,7 @@ from drystone.codecs.zarr_forms import (
     mask_fill_v2,
 )
 from drystone.codecs.zarr_names import name_problem
-from drystone.emit.gaps import says_missing
+from drystone.emit.gaps import check_gap_cost, says_missing
 from drystone.emit.layout import Layout
 from drystone.errors import PlanError, UnsupportedError
 from drystone.model.array import GroupSpec
@@ -262,6 +262,9 @@ def _virtual(array: CombinedArray, gaps: Coverage | None, version: int, options:
         # no granule leaves a chunk out, so the fill value is free to say what gaps read as
         virtual = replace(virtual, fill=array.gap_scalar.astype(virtual.dtype).tobytes())
     _prove(virtual, version)
+    element = explicit_gap(virtual, version)
+    if element is not None and version == 3:
+        check_gap_cost(virtual, element)
     return virtual
 
 

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drystone.codecs.zarr_attributes import single
 from drystone.codecs.zarr_forms import unkept_attributes
+from drystone.emit.layout import ConstantChunks, Layout
 from drystone.errors import UnsupportedError
 from drystone.model.placement import CombinedArray
 from drystone.plan.coverage import Coverage
 
-__all__ = ["gap_chunks", "says_missing"]
+__all__ = ["check_gap_cost", "gap_chunks", "says_missing"]
+
+_MOST_CHUNKS = 1_000_000
+_MOST_BYTES = 1 << 30
 
 
 def says_missing(array: CombinedArray, version: int) -> bool:
@@ -47,6 +53,32 @@ def _is_element(value: object, array: CombinedArray) -> bool:
         except (OverflowError, ValueError, TypeError):
             return False
     return bool(cast == value) or bool(cast != cast and value != value)
+
+
+def check_gap_cost(layout: Layout, element: NDArray[np.generic]) -> None:
+    """Refuse gaps whose chunks would take more than a gigabyte, or number more than a million.
+
+    Raises
+    ------
+    UnsupportedError
+        ``gaps``.
+    """
+    array, gaps = layout.array, layout.gaps
+    assert gaps is not None
+    edges = [np.searchsorted(d.edges(), e) for d, e in zip(array.grid.dimensions, gaps.edges, strict=True)]
+    cells = np.argwhere(~gaps.held)
+    n = int(sum(np.prod([e[i + 1] - e[i] for e, i in zip(edges, c, strict=True)], dtype=np.int64) for c in cells.tolist()))
+    shape = layout.encoded_shape((0,) * len(array.shape))
+    raw = math.prod(shape) * layout.dtype.itemsize
+    size = raw if raw * n <= _MOST_BYTES else len(ConstantChunks(layout, element)((0,) * len(shape)))
+    if n > _MOST_CHUNKS or size * n > _MOST_BYTES:
+        raise UnsupportedError(
+            f"{array.path}: no granule holds {n} of its chunks, which must read as {element[()]!s} while chunks that granules "
+            f"left unwritten read as {array.fill_scalar[()]!s}, so each would have to be written, {size * n} bytes in all; "
+            "publish it as a store (rechunk), or leave the gaps out of the axis (axis: sequence)",
+            kind="gaps",
+            array=array.path,
+        )
 
 
 def gap_chunks(array: CombinedArray, gaps: Coverage) -> Iterator[tuple[int, ...]]:

@@ -218,14 +218,17 @@ class Placer:
         """
         left = np.searchsorted(self._ids, batch.granule_id, side="left")
         times = np.searchsorted(self._ids, batch.granule_id, side="right") - left
-        rows = np.repeat(np.arange(len(batch)), times)
-        at = np.repeat(left - (np.cumsum(times) - times), times) + np.arange(len(rows))
-        coords = self._in_whole_rank(batch.coords)[:, rows]
+        rows, at, coords = np.arange(len(batch)), left, self._in_whole_rank(batch.coords)
+        if np.any(times != 1):
+            rows = np.repeat(rows, times)
+            at = np.repeat(left - (np.cumsum(times) - times), times) + np.arange(len(rows))
+            coords = coords[:, rows]
         if window is not None:
             order = self._order[at]
             inside = (order >= window.start) & (order < window.stop)
             rows, at, coords = rows[inside], at[inside], coords[:, inside]
-        if np.any(coords < 0) or np.any(coords >= self._grids[self._variant[at]].T):
+        limit = self._grids.T if len(self._grids) == 1 else self._grids[self._variant[at]].T
+        if np.any(coords < 0) or np.any(coords >= limit):
             raise TableError(
                 f"{self._array.path}: the table has a chunk outside the array's grid {self._array.grid.grid_shape}; "
                 "scan the archive again",
@@ -259,6 +262,7 @@ class Placer:
         if not keep.all():
             rows, at, coords = rows[keep], at[keep], coords[:, keep]
             slab = None if slab is None else slab[keep]
+        coords = coords.copy() if self._moved and slab is None else coords  # the batch keeps its own
         for d in self._moved:
             chunks = self._axes[d]
             coords[d] += (chunks.start[at] - chunks.first[at]).astype(np.int32)

@@ -25,6 +25,7 @@ __all__ = ["Coverage", "with_coverage"]
 type Int64 = NDArray[np.int64]
 
 _MOST_PLACES = 1 << 28
+_MOST_CELLS = 500_000_000  # a gigabyte; never more than the array has chunks, but where they line up with nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,15 @@ class Coverage:
         edges = tuple(
             np.unique(np.concatenate([[0, n], starts[:, d], stops[:, d]])).astype(np.int64) for d, n in enumerate(shape)
         )
-        times = np.zeros(tuple(len(e) for e in edges), np.int32)
+        if np.prod([len(e) for e in edges], dtype=np.float64) > _MOST_CELLS:
+            places = " by ".join(str(len(e)) for e in edges)
+            raise PlanError(
+                f"{array.path}: its {len(p)} placements begin and end at too many places ({places}) to look for gaps "
+                "between them; publish tiles that lie in rows as arrays of their own",
+                kind="placements",
+                array=array.path,
+            )
+        times = np.zeros(tuple(len(e) for e in edges), np.int16)
         low = np.stack([np.searchsorted(e, starts[:, d]) for d, e in enumerate(edges)]) if shape else np.zeros((0, len(p)), int)
         high = np.stack([np.searchsorted(e, stops[:, d]) for d, e in enumerate(edges)]) if shape else low
         for corner in itertools.product((0, 1), repeat=len(shape)):
@@ -77,7 +86,7 @@ class Coverage:
             np.cumsum(times, axis=d, out=times)
         times = times[tuple(slice(0, -1) for _ in shape)]
         if not shape:
-            times = np.asarray(min(len(p), 1), np.int32)
+            times = np.asarray(min(len(p), 1), np.int16)
         twice = np.argwhere(times > 1)
         if len(twice):
             cell = tuple(int(e[i]) for e, i in zip(edges, twice[0].tolist(), strict=True))
