@@ -24,6 +24,7 @@ from drystone.errors import UnsupportedError
 from drystone.grid.chunk_grid import ChunkGrid
 from drystone.grid.dimension import RectilinearDimension, RegularDimension
 from drystone.model.placement import CombinedArray, Tile
+from drystone.plan.coverage import with_coverage
 from drystone.plan.cropping import crop_grid
 from drystone.plan.cutting import cut_grid
 
@@ -229,7 +230,10 @@ def test_a_gap_that_would_pass_for_data_is_refused_by_name(tmp_path: Path, emitt
     assert "/v: no granule holds t 1 to 2" in text
     assert "coverage: true" in text
     assert "gaps: error" in text
-    assert emitter.problems(archive.combined, {"coverage": True}) == {}
+    assert "/v" in emitter.problems(archive.combined, {"coverage": True})  # nobody made it
+    covered = with_coverage(archive.combined)
+    assert "/v" in emitter.problems(covered, {})
+    assert emitter.problems(covered, {"coverage": True}) == {}
 
 
 def test_a_fill_value_that_no_element_can_have_says_nothing(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ from drystone.emit.layout import Layout
 from drystone.errors import PlanError, UnsupportedError
 from drystone.model.array import GroupSpec
 from drystone.model.placement import Combined, CombinedArray
-from drystone.plan.coverage import Coverage
+from drystone.plan.coverage import Coverage, coverage_path
 
 __all__ = [
     "NO_OPTIONS",
@@ -281,7 +281,8 @@ def _gaps(array: CombinedArray, combined: Combined, version: int, options: Mappi
     coverage = Coverage.of(array)
     if not coverage.has_gaps:
         return None
-    if not options.get("coverage") and not says_missing(array, version):
+    told = bool(options.get("coverage")) and coverage_path(array) in combined.coordinates  # said and there to be read
+    if not told and not says_missing(array, version):
         start, stop = next(coverage.gaps())
         fill = "" if array.dtype.kind == "T" else f" as {array.fill_scalar[()]!s}"
         raise UnsupportedError(

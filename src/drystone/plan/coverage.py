@@ -20,7 +20,7 @@ from drystone.grid.chunk_grid import ChunkGrid
 from drystone.model.attributes import Attributes
 from drystone.model.placement import Combined, CombinedArray, Placements
 
-__all__ = ["Coverage", "with_coverage"]
+__all__ = ["Coverage", "coverage_path", "with_coverage"]
 
 type Int64 = NDArray[np.int64]
 
@@ -134,6 +134,11 @@ def _boxes(array: CombinedArray) -> tuple[Int64, Int64]:
     return starts, stops
 
 
+def coverage_path(array: CombinedArray) -> str:
+    """Where the coverage of an array is published."""
+    return f"{array.path}_coverage"
+
+
 def with_coverage(combined: Combined) -> Combined:
     """The whole with an array ``<name>_coverage`` beside each that has gaps: 1 where granules hold a place, 0 elsewhere.
 
@@ -155,7 +160,7 @@ def with_coverage(combined: Combined) -> Combined:
             continue
         held = coverage.held
         axes = tuple(d for d in range(held.ndim) if np.any(np.diff(held.astype(np.int8), axis=d))) or (0,)
-        path, shape = f"{array.path}_coverage", tuple(array.shape[d] for d in axes)
+        path, shape = coverage_path(array), tuple(array.shape[d] for d in axes)
         if path in taken or np.prod(shape, dtype=np.float64) > _MOST_PLACES:
             raise PlanError(
                 f"{array.path}: coverage cannot be published: {path} would have the shape {shape}, or is there already; take "
