@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Clock", "Packing", "differs"]
+__all__ = ["Clock", "Packing", "calendar_of", "differs"]
 
 type Array = np.ndarray[Any, np.dtype[Any]]
 type Packing = tuple[Fraction, Fraction]
@@ -83,8 +83,7 @@ class Clock:
     def of(cls, attributes: Mapping[str, object]) -> Clock | None:
         """From plain attributes; None where they say no time, or one in units without a fixed length."""
         unit, since, when = str(attributes.get("units", "")).strip().partition(" since ")
-        name = str(attributes.get("calendar", "standard")).strip().lower()
-        calendar = _CALENDARS.get(name, name)
+        calendar = calendar_of(attributes)
         tick = _NANOSECONDS.get(unit.strip().lower())
         found = _WHEN.fullmatch(when.strip())
         if not since or tick is None or found is None:
@@ -97,6 +96,18 @@ class Clock:
         seconds = part.get("hour", 0) * 3600 + part.get("minute", 0) * 60 + part.get("second", 0) - _zone(found["zone"])
         more, within = divmod(seconds * 10**9 + int(digits[:9]), _DAY)
         return cls(tick, day + more, within, calendar)
+
+    def counts_as(self, other: Clock) -> bool:
+        """Whether equal numbers are equal instants, at the least from the Gregorian reform on."""
+        gregorian = {"standard", "proleptic_gregorian"}
+        alike = self.calendar == other.calendar or {self.calendar, other.calendar} == gregorian
+        return alike and (self.tick, self.day, self.within) == (other.tick, other.day, other.within)
+
+
+def calendar_of(attributes: Mapping[str, object]) -> str:
+    """A calendar by its first name; the default is the Gregorian one of CF."""
+    name = str(attributes.get("calendar", "standard")).strip().lower()
+    return _CALENDARS.get(name, name)
 
 
 def _zone(text: str | None) -> int:
@@ -150,7 +161,8 @@ def differs(a: Array, one: Clock, b: Array, two: Clock, packed: tuple[Packing | 
     day_b, within_b, rest_b, odd_b = _instant(b, two, packed[1])
     # a fraction of a week is up to seven days, so what is ten days apart cannot meet
     apart = np.clip(day_a - day_b, -10, 10) * _DAY + (within_a - within_b)
-    wrong = np.abs(apart + (rest_a - rest_b)) >= 1 + _blur(a, one, packed[0]) + _blur(b, two, packed[1])
+    fine = all(c.calendar in ("standard", "proleptic_gregorian") and abs(c.day) < _FAR for c in (one, two))
+    wrong = np.abs(apart + (rest_a - rest_b)) >= 1 + _blur(a, one, packed[0], fine) + _blur(b, two, packed[1], fine)
     if one.calendar != two.calendar:
         same = {one.calendar, two.calendar} == {"standard", "proleptic_gregorian"}
         wrong |= (day_a < _REFORM) | (day_b < _REFORM) if same else True
@@ -159,12 +171,11 @@ def differs(a: Array, one: Clock, b: Array, two: Clock, packed: tuple[Packing | 
     return np.asarray(np.where(odd, ~equal, wrong), bool)
 
 
-def _blur(values: Array, clock: Clock, packing: Packing | None) -> Array | float:
+def _blur(values: Array, clock: Clock, packing: Packing | None, fine: bool) -> Array | float:
     """Nanoseconds that readers may round a number by."""
     if values.dtype.kind != "f" and packing is None:
         return 0.0
     wide = values.astype(np.float64) * (float(packing[0]) if packing else 1.0) + (float(packing[1]) if packing else 0.0)
-    fine = clock.calendar in ("standard", "proleptic_gregorian") and abs(clock.day) < _FAR
     return np.spacing(np.where(np.isfinite(wide), np.abs(wide), 0) * clock.tick) / 2 + (0.0 if fine else 500.0)
 
 

@@ -10,7 +10,7 @@ numbers; times the same instants; unpacked numbers the same to a few units in th
 from __future__ import annotations
 
 import importlib
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,9 @@ _ULPS = 4
 _TIME = ("units", "calendar")
 _MISSING = ("_FillValue", "missing_value")
 _PACKING = ("scale_factor", "add_offset", "_Unsigned")
-_STORED = ("valid_min", "valid_max", "valid_range")  # in stored numbers, which are others after rewriting
+# in stored numbers, which are others after rewriting
+_LIMITS = ("valid_min", "valid_max", "valid_range")
+_FLAGS = ("flag_values", "flag_masks", "flag_meanings")
 _NAMES = (*_TIME, *_MISSING, *_PACKING)
 
 
@@ -222,9 +224,11 @@ def _unequal(a: Array, b: Array) -> Array:
     return np.asarray(a != b, bool)
 
 
-def _sentinels(attributes: Plain) -> set[float | None]:
-    """Numbers that say missing; None for NaN, which is no equal of itself."""
-    return {None if v != v else v for v in Coding.of(attributes).missing}
+def _sentinels(coding: Coding, dtype: np.dtype[Any]) -> set[bytes]:
+    """Elements that say missing in an array of a type; NaN always does."""
+    kind = coding.view(np.zeros(0, dtype)).dtype
+    elements = [_element(number, kind) for number in coding.missing]
+    return {e.tobytes() for e in elements if e is not None and e == e}
 
 
 def problems(
@@ -232,8 +236,10 @@ def problems(
     mine: Plain,
     theirs: Mapping[str, object],
     their: Plain,
+    dtype: object,
     unkept: Container[str] = (),
     rewritten: bool = False,
+    accepted: Iterable[str] = (),
 ) -> Iterator[str]:
     """Attributes that make the same number mean something else, one line each.
 
@@ -243,25 +249,36 @@ def problems(
         Attributes of the published array and of the granule's, units of a parent included.
     mine, their
         Their plain forms.
+    dtype
+        Of the published array.
     unkept
         Names that the published form was said not to hold.
     rewritten
         Numbers are compared by what they mean, so that packing, missing values and the units of times may differ.
+    accepted
+        Names that may differ by the user's own word.
 
     Examples
     --------
     >>> a, b = {"units": "days since 2000-1-1"}, {"units": "days since 2000-01-01 00:00", "calendar": "gregorian"}
-    >>> list(problems(a, published(a, None), b, stored(b)))
+    >>> list(problems(a, published(a, None), b, stored(b), np.dtype("f4")))
     []
     """
-    skip: set[str] = set()
-    one, two = instants.Clock.of(mine), instants.Clock.of(their)
-    if (one is not None and one == two) or (rewritten and one is not None and two is not None):
+    skip = set(accepted)
+    one, two = Coding.of(mine), Coding.of(their)
+    if one.clock is not None and two.clock is not None and (rewritten or one.clock.counts_as(two.clock)):
         skip.update(_TIME)
+    elif instants.calendar_of(mine) == instants.calendar_of(their) or " since " not in f"{mine} {their}":
+        skip.add("calendar")  # the same, or of no times
     if rewritten:
-        skip.update((*_MISSING, *_PACKING, *_STORED))
-    elif _sentinels(mine) == _sentinels(their) != set():
-        skip.update(_MISSING)
+        skip.update((*_MISSING, *_PACKING, *_LIMITS))
+        signs = one.unsigned is not None or two.unsigned is not None
+        skip.update(n for n in _FLAGS if n not in ours or signs)
+    elif isinstance(dtype, np.dtype) and dtype.kind in "iuf":
+        if _sentinels(one, dtype) == _sentinels(two, dtype):
+            skip.update(_MISSING)
+        if one.view(np.zeros(0, dtype)).dtype == two.view(np.zeros(0, dtype)).dtype:
+            skip.add("_Unsigned")
     neutral = {"scale_factor": [1], "add_offset": [0]}
     skip.update(n for n, v in neutral.items() if mine.get(n, v) == v == their.get(n, v))
     yield from compare.coding_problems(ours, theirs, unkept, skip)

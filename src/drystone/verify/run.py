@@ -82,7 +82,8 @@ def verify_output(
     slab_bytes
         Bytes of published values held at once, where one chunk allows it.
     differences
-        The policies that granules were combined by: attributes under the policy ``first`` are not held against a granule.
+        The policies that granules were combined by: where ``units`` or ``attributes`` say ``first``, those of a granule may
+        differ from what is published.
     decoded
         The form holds unpacked values of packed arrays (``values: decoded``).
 
@@ -178,14 +179,10 @@ def _reader_folders() -> list[str]:
 
 def _accepted(policies: DifferenceOptions) -> Iterator[str]:
     """Attributes of which the user said that the first granule's count for all."""
-    named = (
-        (policies.packing, ("scale_factor", "add_offset", "_Unsigned")),
-        (policies.fill, ("_FillValue", "missing_value")),
-        (policies.units, ("units",)),
-        (policies.time, ("units", "calendar")),
-        (policies.attributes, ("flag_values", "flag_masks", "flag_meanings", "valid_min", "valid_max", "valid_range")),
-    )
-    return (name for policy, names in named if policy == "first" for name in names)
+    if policies.units == "first":
+        yield "units"
+    if policies.attributes == "first":
+        yield from ("flag_values", "flag_masks", "flag_meanings", "valid_min", "valid_max", "valid_range")
 
 
 def _columns(

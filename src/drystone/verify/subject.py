@@ -41,8 +41,9 @@ class Tally:
 
 @dataclass(frozen=True)
 class Side:
-    """Attributes of one side's array, and how they say that its numbers are read."""
+    """The published array's type and attributes, and how they say that its numbers are read."""
 
+    dtype: object
     attributes: Mapping[str, object]
     plain: dict[str, Any]
     coding: meaning.Coding
@@ -75,7 +76,7 @@ class Codings:
     sources
         The granules.
     accepted
-        Attributes of which the first granule's count for all, by the user's own word.
+        Attributes of which the first granule's count for all, by the user's own word; the units of times never do.
     """
 
     def __init__(self, sources: granules.Sources, accepted: Sequence[str]) -> None:
@@ -95,15 +96,12 @@ class Codings:
             if inherited is None:  # nothing says what they count: no reason to doubt what is published
                 inherited = {n: ours.attributes[n] for n in ("units", "calendar") if n in ours.attributes}
             stored = {**inherited, **stored}
-        for name in self._accepted:
-            stored.pop(name, None)
-            if name in published:
-                stored[name] = published[name]
         plain = meaning.stored(stored)
-        for name in self._accepted & set(ours.plain):
-            plain[name] = ours.plain[name]
-        skip = {*spec["unkept"], *self._accepted}
-        for text in meaning.problems(published, ours.plain, stored, plain, skip, spec["meaning"]):
+        times = " since " in str(ours.plain.get("units"))  # nobody's word makes two dates one
+        accepted = self._accepted - {"units"} if times else self._accepted
+        for text in meaning.problems(
+            published, ours.plain, stored, plain, ours.dtype, spec["unkept"], spec["meaning"], accepted
+        ):
             subject.problem(text, granule)
         subject.seen[granule] = coding = meaning.Coding.of(plain)
         return coding
@@ -157,4 +155,4 @@ def published(root: Any, node: Any, spec: dict[str, Any]) -> tuple[Side, tuple[s
                 attributes = {**{n: other.attrs[n] for n in ("units", "calendar") if n in other.attrs}, **attributes}
                 break
     plain = meaning.published(attributes, node.dtype)
-    return Side(attributes, plain, meaning.Coding.of(plain)), parent
+    return Side(node.dtype, attributes, plain, meaning.Coding.of(plain)), parent

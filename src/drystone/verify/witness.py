@@ -187,12 +187,13 @@ class Witness:
         for piece in (part for whole in held for part in pieces.thin(whole, budget, size)):
             ours = published[_within(piece, start)]
             theirs = self._theirs(one, piece, ours)
+            mine, their = one.published.coding, self._codings.of(one, str(piece.granule))
             if one.spec["meaning"]:
-                coding = self._codings.of(one, str(piece.granule))
-                wrong = meaning.differs(ours, one.published.coding, theirs, coding)
+                wrong = meaning.differs(ours, mine, theirs, their)
             else:
-                self._codings.of(one, str(piece.granule))
                 wrong = compare.differs(ours, theirs)
+                if mine.clock != their.clock and mine.clock is not None and their.clock is not None:
+                    wrong = wrong | meaning.differs(ours, mine, theirs, their)  # one number, and maybe two dates
             self._count(one, piece, ours, theirs, wrong, wrong.size)
         if bare is None:
             return
