@@ -149,7 +149,8 @@ class Recode:
             return self._timed(values, gone)
         plain = self.scale == 1 and self.offset == 0
         if self.dtype.kind == "f" and not plain:
-            return (values.astype(np.float64) * float(self.scale) + float(self.offset)).astype(self.dtype)
+            with np.errstate(over="ignore", invalid="ignore"):  # infinities are what readers unpack, too
+                return (values.astype(np.float64) * float(self.scale) + float(self.offset)).astype(self.dtype)
         if plain:
             with np.errstate(invalid="ignore", over="ignore"):  # what does not fit is found on the next lines
                 out = values.astype(self.dtype)

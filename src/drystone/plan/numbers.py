@@ -80,7 +80,7 @@ def numbers_of(variants: Variants, findings: Findings) -> Numbers:
     findings.find(
         "fill",
         key,
-        lambda v: str(sorted(number_text(m, read[v]) for m in told[v])),
+        lambda v: str(sorted(_marks(told[v], read[v]))),
         variants.shown(key),
     )
     return Numbers(native, read, plain, told)
@@ -107,17 +107,23 @@ def rewrite(
     if not same:
         return _widened(variants, findings, numbers)
     out = Rewriting(numbers.native[base])
-    _double_scales(variants, out)
-    if len({frozenset(numbers.missing[v]) for v in used}) > 1:
+    _double_scales(variants, out, numbers.packing[base].plain)
+    if len({_marks(numbers.missing[v], numbers.read[v]) for v in used}) > 1:
         out.sentinel = _sentinel(variants, numbers, numbers.read[base])
         for v in used:
             _put(out, v, numbers, Recode(out.dtype), kept=True)
         if out.sentinel is not None:
             _say_missing(out, numbers.native[base])
-    elif numbers.missing[base] and any(variants.said(k)(v) != variants.said(k)(base) for v in used for k in KEYS):
-        # the same numbers, under names or types of their own
-        out.attributes["_FillValue"] = attribute_of(numbers.missing[base][0], out.dtype)
+    elif any(variants.said(k)(v) != variants.said(k)(base) for v in used for k in KEYS):
+        # the same numbers, under names or types of their own; or NaN, which some say is missing and in none is data
+        mark = next((numbers.missing[v][0] for v in used if numbers.missing[v]), None)
+        out.attributes |= {} if mark is None else {"_FillValue": attribute_of(mark, out.dtype)}
     return out
+
+
+def _marks(missing: tuple[bytes, ...], dtype: np.dtype) -> frozenset[str]:
+    """Numbers that say missing; NaN does so without being named."""
+    return frozenset(number_text(m, dtype) for m in missing) - {"nan"}
 
 
 def _sentinel(variants: Variants, numbers: Numbers, target: np.dtype) -> bytes | None:
@@ -142,9 +148,13 @@ def _put(out: Rewriting, v: int, numbers: Numbers, how: Recode, kept: bool = Fal
         out.recodes[v] = Recode(how.dtype, unsigned, missing, out.sentinel, how.scale, how.offset, how.tick, how.step)
 
 
-def _double_scales(variants: Variants, out: Rewriting) -> None:
-    """Where some say one scale in single precision and some in double, double it is."""
+def _double_scales(variants: Variants, out: Rewriting, plain: bool) -> None:
+    """Where some say one scale in single precision and some in double, double it is; 1 and 0 need not be said by any."""
     for key in PACKING[:2]:
+        lacks = any(key not in variants.attributes[v] for v in variants.used)
+        if lacks and key in variants.attributes[variants.base] and plain:
+            out.attributes[key] = None
+            continue
         kinds = {a.dtype for v in variants.used if (a := variants.attributes[v].get(key)) is not None}
         first = variants.attributes[variants.base].get(key)
         if len(kinds) > 1 and first is not None and first.dtype not in ("text", "bytes"):
@@ -155,7 +165,7 @@ def _widened(variants: Variants, findings: Findings, numbers: Numbers) -> Rewrit
     used, base = variants.used, variants.base
     target = numbers.read[base] if findings.policy("dtype") == "first" else widest([numbers.read[v] for v in used])
     out = Rewriting(target, attributes={"_Unsigned": None})
-    _double_scales(variants, out)
+    _double_scales(variants, out, numbers.packing[base].plain)
     out.sentinel = _sentinel(variants, numbers, target)
     for v in used:
         _put(out, v, numbers, Recode(target))

@@ -140,7 +140,7 @@ def _earliest(
         if arrays is None or v not in known:
             return None
         instants += [int(known[v].ticks(a[[a.argmin()]], True)[0]) + known[v].reference for a in arrays if a.size]
-    return min(instants, default=None)
+    return min(instants, default=min(e.reference for e in known.values()))
 
 
 def _numbers(variants: Variants) -> Numbers:
