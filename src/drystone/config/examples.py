@@ -60,6 +60,9 @@ outputs:
     at: scenarios.zarr
 ```
 
+A number in the name that counts places, such as a tile's grid index, is `{position: name, pattern: "y([0-9]+)", axis: slots,
+step: 1}`. With `origin`, `stop` and `step`, granules are laid onto a given axis, and no chunk moves.
+
 **Mosaics.** `mosaic` is another way to write `along` and `overlap`: tiles lie where their coordinates say.
 
 ```yaml title="mosaic.yaml"
