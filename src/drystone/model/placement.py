@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from drystone.model.array import ArraySpec, GroupSpec, dtype_from_json, dtype_to
 from drystone.model.attributes import Attributes
 from drystone.model.recode import Recode
 
-__all__ = ["Combined", "CombinedArray", "Equal", "Placements", "Tile"]
+__all__ = ["Combined", "CombinedArray", "Equal", "Picked", "Placements", "Tile"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +162,28 @@ class Placements:
 
 
 @dataclass(frozen=True, slots=True)
+class Picked:
+    """The places that an array takes of another one, which holds the chunks.
+
+    Parameters
+    ----------
+    base
+        The other array.
+    places
+        For each axis of ``base`` the places taken, in order; None: all.
+    dropped
+        Axes of ``base`` that the array lacks: one place is taken of each.
+    points
+        Axes of ``base`` whose places are walked together and make one axis, where the first of them was.
+    """
+
+    base: CombinedArray
+    places: tuple[tuple[int, ...] | None, ...]
+    dropped: tuple[int, ...] = ()
+    points: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CombinedArray:
     """One array of the whole: what readers of a published form see.
 
@@ -195,6 +218,9 @@ class CombinedArray:
         Axes of the whole that the granules' own array lacks: its chunk coordinates have none, its chunks the same bytes.
     recodes
         For each variant how its numbers become those of the whole, None where they already are; empty: none do.
+    picked
+        Where not None, what the array takes of another one: it is read through that; ``placements`` then only name the
+        granules that it may touch.
     """
 
     path: str
@@ -212,6 +238,7 @@ class CombinedArray:
     source: str = ""
     new_axes: tuple[int, ...] = ()
     recodes: tuple[Recode | None, ...] = ()
+    picked: Picked | None = None
 
     @property
     def inner(self) -> str:
@@ -284,6 +311,7 @@ class CombinedArray:
                 "source": self.source,
                 "new_axes": self.new_axes,
                 "recodes": [None if r is None else r.to_json() for r in self.recodes],
+                "picked": None if self.picked is None else _picked_json(self.picked),
                 "variants": [[v.structure(), v.attributes.to_json()] for v in self.variants],
             },
             ensure_ascii=False,
@@ -309,7 +337,30 @@ class CombinedArray:
             d["source"],
             tuple(d["new_axes"]),
             tuple(None if r is None else Recode.from_json(r) for r in d["recodes"]),
+            None if d["picked"] is None else _picked_from_json(d["picked"]),
         )
+
+
+def _picked_json(picked: Picked) -> dict[str, object]:
+    p = picked.base.placements
+    columns = {n: getattr(p, n).tolist() for n in ("granule_id", "src_offset", "count", "dest", "variant", "tile")}
+    return {
+        "base": picked.base.to_json(),
+        "placements": {**columns, "axis": p.axis, "tiles": [t.to_json() for t in p.tiles]},
+        "places": picked.places,
+        "dropped": picked.dropped,
+        "points": picked.points,
+    }
+
+
+def _picked_from_json(d: dict[str, Any]) -> Picked:
+    p = d["placements"]
+    ids, variant, tile = (np.array(p[n], np.int32) for n in ("granule_id", "variant", "tile"))
+    src, count, dest = (np.array(p[n], np.int64) for n in ("src_offset", "count", "dest"))
+    tiles = tuple(Tile.from_json(t) for t in p["tiles"])
+    base = CombinedArray.from_json(d["base"], Placements(p["axis"], ids, src, count, dest, variant, tiles, tile))
+    places = tuple(None if v is None else tuple(v) for v in d["places"])
+    return Picked(base, places, tuple(d["dropped"]), tuple(d["points"]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from drystone.model.placement import Combined
 from drystone.pipeline.archive import Archive
 from drystone.pipeline.granules import granule_rows
 from drystone.pipeline.members import group_texts, members_of, merged_groups
+from drystone.pipeline.roots import roots_of_table
 from drystone.pipeline.scan import list_granules
 from drystone.pipeline.statics import DigestCache, check_statics
 from drystone.plan.combine import combine
@@ -85,7 +86,9 @@ def whole_of(archive: Archive, listed: Sequence[Listed] | None, *, remember: boo
     ids = np.array(sorted(names), np.int32)
     members = members_of(table, ids)
     groups, notes = merged_groups(group_texts(table, ids))
-    combined = combine(members, groups, names, archive.config.combine)
+    coverage = bool(archive.config.outputs) and all(o.coverage for o in archive.config.outputs)
+    options = archive.config.combine
+    combined = combine(members, groups, names, options, attributes=roots_of_table(table, ids, options), coverage=coverage)
     combined = replace(combined, warnings=(*combined.warnings, *notes))
     cache = DigestCache(archive.store, archive.key("statics.json"))
     check_statics(combined, members, fetcher_for(archive, table), names, cache)

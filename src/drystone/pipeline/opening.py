@@ -19,6 +19,7 @@ from drystone.model.placement import Combined
 from drystone.pipeline.archive import Archive
 from drystone.pipeline.combined import fetcher_for, whole_of
 from drystone.pipeline.members import merged_groups
+from drystone.pipeline.roots import roots_of_scans
 from drystone.pipeline.scan import scan_source
 from drystone.pipeline.sources import Sources, expand, locate
 from drystone.pipeline.statics import DigestCache, check_statics
@@ -104,7 +105,7 @@ def open_sources(sources: Sources, options: CombineOptions, format: str = "auto"
     names = {g: granule.address for g, granule in granules.items()}
     members = from_scans(scans)
     groups, notes = merged_groups(json.dumps([g.to_json() for g in s.groups]) for s in scans.values())
-    combined = combine(members, groups, names, options)
+    combined = combine(members, groups, names, options, attributes=roots_of_scans(scans, options))
     combined = replace(combined, warnings=(*combined.warnings, *notes))
     fetcher = Fetcher(sources.places, MemoryRows(granules, scans), threads=_THREADS, bytes_in_flight=_IN_FLIGHT)
     check_statics(combined, members, fetcher, names, DigestCache(None, ""))

@@ -73,11 +73,11 @@ def plan_lines(plan: RunPlan) -> list[str]:
     along = f", joined along {c.axis}" if c.axis else ""
     out = [f"{len(plan.whole.granules)} granules{along}, {len(c.arrays)} arrays"]
     out += [f"  set aside: {a}" for a in plan.whole.set_aside]
-    out += [f"  note: {w}" for w in c.warnings]
+    out += [f"  note: {w}" for w in (c.by_era or c).warnings]
     for o in plan.outputs:
         out += ["", f"{o.output.kind} {o.output.form} at {o.output.at}"]
         for a in o.arrays:
-            out += _array_lines(a, c.array(a.path))
+            out += _array_lines(a, o.combined.array(a.path))
     return out
 
 

@@ -21,6 +21,7 @@ from drystone.pipeline.combined import Whole, whole_of
 from drystone.pipeline.scan import list_granules
 from drystone.pipeline.verifying import arrays_of
 from drystone.plan.costs import ReadCost, read_costs
+from drystone.plan.forms import form_of
 from drystone.plan.layout import TargetLayout, target_layout, whole_layout
 from drystone.plan.memory import task_memory
 from drystone.plan.shards import TaskPlan, plan_tasks
@@ -65,6 +66,7 @@ class OutputPlan:
     index: int
     output: OutputOptions
     arrays: tuple[PlannedArray, ...]
+    combined: Combined
 
     @property
     def published(self) -> tuple[str, ...]:
@@ -76,8 +78,9 @@ class OutputPlan:
         """Path to reason."""
         return {a.path: a.reason for a in self.arrays if a.mode == "refused"}
 
-    def notes(self, combined: Combined) -> tuple[str, ...]:
+    def notes(self) -> tuple[str, ...]:
         """Groups and attributes that it cannot hold, and arrays that few readers can open, one line each."""
+        combined = self.combined
         groups = [(g.path, name_problem(g.path)) for g in combined.groups]
         lost = [f"{self.output.at}: the group {path} is left out: {why}" for path, why in groups if why is not None]
         if self.output.form in ZARR_V3_FORMS:
@@ -115,7 +118,7 @@ def _nbytes(array: CombinedArray) -> int:
 
 def _by_driver(array: CombinedArray, combined: Combined) -> bool:
     """Whether an array is written whole by the driver: text, coordinates, and what is small beside fields on a joined axis."""
-    if array.dtype.kind == "T" or (array.path in combined.coordinates and len(array.shape) < 2):
+    if array.made or array.dtype.kind == "T" or (array.path in combined.coordinates and len(array.shape) < 2):
         return True
     beside = combined.axis is not None and array.placements.axis is None
     return _nbytes(array) <= DRIVER_BYTES and (len(array.shape) < 2 or beside)
@@ -146,17 +149,21 @@ def plan_output(archive: Archive, whole: Whole, index: int, output: OutputOption
     """
     if archive.config.verify.values != "none":
         require_readers(output.form)
-    combined = whole.combined
+    combined = form_of(whole.combined, output)
     wanted = arrays_of(combined, output)
     _check_asked(combined, output)
     if output.kind == "virtual":
-        plans = _virtual(whole, wanted, output)
+        plans = _virtual(whole.table, combined, wanted, output)
     else:
         nbytes = sum(_nbytes(combined.array(p)) for p in wanted)
         remote = archive.places.resolve(output.at)[0].root is None
         fields = sum(not _by_driver(combined.array(p), combined) for p in wanted)
-        plans = [_stored_or_refused(archive.config, whole, combined.array(p), output, nbytes, fields, remote) for p in wanted]
-    plan = OutputPlan(index, output, tuple(plans))
+        table = whole.table
+        plans = [
+            _stored_or_refused(archive.config, table, combined, combined.array(p), output, nbytes, fields, remote)
+            for p in wanted
+        ]
+    plan = OutputPlan(index, output, tuple(plans), combined)
     _enforce(plan, combined)
     return plan
 
@@ -176,15 +183,15 @@ def _check_asked(combined: Combined, output: OutputOptions) -> None:
         )
 
 
-def _virtual(whole: Whole, wanted: tuple[str, ...], output: OutputOptions) -> list[PlannedArray]:
+def _virtual(table: ReferenceTable, combined: Combined, wanted: tuple[str, ...], output: OutputOptions) -> list[PlannedArray]:
     emitter = cast(Emitter, registry.load("emitters", output.form))
-    problems = emitter.problems(whole.combined, output.emitted)
+    problems = emitter.problems(combined, output.emitted)
     plans = []
     for path in wanted:
-        array = whole.combined.array(path)
+        array = combined.array(path)
         reason = problems.get(path, "")
-        mode = "refused" if reason else ("driver" if path in whole.combined.coordinates else "virtual")
-        plans.append(_array_plan(whole.table, array, mode, reason))
+        mode = "refused" if reason else ("driver" if path in combined.coordinates else "virtual")
+        plans.append(_array_plan(table, array, mode, reason))
     return plans
 
 
@@ -196,14 +203,21 @@ def _array_plan(table: ReferenceTable, array: CombinedArray, mode: str, reason: 
 def _encoded_bytes(table: ReferenceTable, array: CombinedArray) -> int:
     """Encoded size of the whole, from the first rows of the table (exact where they are all)."""
     total = rows = 0
-    for batch in islice(table.rows(array.path), 4):
+    for batch in islice(table.rows(array.inner), 4) if not array.made else ():
         total += int(batch.length.sum())
         rows += len(batch)
     return total if rows >= array.grid.n_chunks or not rows else total * array.grid.n_chunks // rows
 
 
 def _stored_or_refused(
-    config: ArchiveConfig, whole: Whole, array: CombinedArray, output: OutputOptions, nbytes: int, fields: int, remote: bool
+    config: ArchiveConfig,
+    table: ReferenceTable,
+    combined: Combined,
+    array: CombinedArray,
+    output: OutputOptions,
+    nbytes: int,
+    fields: int,
+    remote: bool,
 ) -> PlannedArray:
     """One array of a store; what Zarr cannot say is refused by name, and loses no other array."""
     problem = name_problem(array.path)
@@ -213,15 +227,22 @@ def _stored_or_refused(
         except UnsupportedError as error:
             problem = error.message.removesuffix("; rechunk this array")
     if problem is not None:
-        return _array_plan(whole.table, array, "refused", problem)
-    return _stored(config, whole, array, output, nbytes, fields, remote)
+        return _array_plan(table, array, "refused", problem)
+    return _stored(config, table, combined, array, output, nbytes, fields, remote)
 
 
 def _stored(
-    config: ArchiveConfig, whole: Whole, array: CombinedArray, output: OutputOptions, nbytes: int, fields: int, remote: bool
+    config: ArchiveConfig,
+    table: ReferenceTable,
+    combined: Combined,
+    array: CombinedArray,
+    output: OutputOptions,
+    nbytes: int,
+    fields: int,
+    remote: bool,
 ) -> PlannedArray:
-    base = _array_plan(whole.table, array, "driver", "")
-    if _by_driver(array, whole.combined):
+    base = _array_plan(table, array, "driver", "")
+    if _by_driver(array, combined):
         return PlannedArray(
             base.path, "driver", "", base.shape, base.dtype, base.source_chunks, base.encoded_bytes, whole_layout(array, output)
         )

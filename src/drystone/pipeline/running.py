@@ -130,7 +130,7 @@ def run_archive(
         reports = [_run_output(archive, whole, p, work.get(p.index), lease.check, progress) for p in plans]
         named = is_released(whole.table.releases(), [(r.form, r.at, r.identity) for r in reports])
         release = None if named else _record_release(archive, whole, plans, reports)
-    notes = [note for p in plans for note in p.notes(whole.combined)]
+    notes = [note for p in plans for note in p.notes()]
     return RunReport(scan, tuple(reports), release, (*whole.combined.warnings, *notes))
 
 
@@ -165,7 +165,7 @@ def _run_virtual(
     output = plan.output
     progress.start(f"emit {output.form}", None, "references")
     emitter = cast(Emitter, registry.load("emitters", output.form))
-    kept = replace(whole.combined, arrays=tuple(whole.combined.array(p) for p in plan.published))
+    kept = replace(plan.combined, arrays=tuple(plan.combined.array(p) for p in plan.published))
     view = TableView(kept, whole.table, archive.places, fetcher_for(archive, whole.table), public=output.public)
     store, key = archive.places.resolve(output.at)
     before = read_published(archive, output)

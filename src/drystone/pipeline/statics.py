@@ -1,7 +1,8 @@
-"""Arrays without the joined axis: proved equal in every granule, not assumed.
+"""Granules that stand for one another: proved equal, not assumed.
 
+Combining promises that granules hold equal values of an array off its joined axes (:class:`~drystone.model.placement.Equal`).
 Small ones were compared from the values that scans kept. The others are read here, once a granule and scan attempt, and
-reduced to a digest that is kept beside the table.
+reduced to a digest that is kept beside the table; where a tolerance is allowed, values that differ are compared as numbers.
 """
 
 from __future__ import annotations
@@ -72,32 +73,45 @@ def check_statics(
     names: Mapping[int, str],
     cache: DigestCache,
 ) -> None:
-    """Refuse a static array whose values differ between granules.
+    """Prove the promises of a whole.
 
     Raises
     ------
     CombineError
         ``static-differs``, naming the variable and both granules.
     """
-    for array in combined.arrays:
-        m = members[array.path]
-        ids = [g for g in m.granule_id.tolist() if g in names]
-        if array.placements.axis is not None or array.path in combined.coordinates or len(ids) < 2:
-            continue
+    for promise in combined.equal:
+        m = members[promise.path]
         with ThreadPoolExecutor(4) as pool:
-            digests = list(pool.map(lambda g, m=m: _digest_of(m, g, fetcher, cache), ids))
-        for granule_id, digest in zip(ids, digests, strict=True):
-            if digest != digests[0]:
-                one, two = names[ids[0]], names[granule_id]
-                raise CombineError(
-                    f"{array.path} has no part in the joined axis, so one value must stand for all granules, and its values in "
-                    f"{one} and {two} differ; leave the variable out with combine: {{variables: […]}}, or split the archive "
-                    "where it changes",
-                    kind="static-differs",
-                    variable=array.path,
-                    granule=one,
-                    other=two,
-                )
+            digests = list(pool.map(lambda g, m=m: _digest_of(m, g, fetcher, cache), promise.granule_id.tolist()))
+        shown = dict(zip(promise.granule_id.tolist(), digests, strict=True))
+        for granule_id, group in zip(promise.granule_id.tolist(), promise.group.tolist(), strict=True):
+            if shown[granule_id] == shown[group] or _close(m, granule_id, group, promise.tolerance, fetcher):
+                continue
+            one, two = names[group], names[granule_id]
+            raise CombineError(
+                f"{promise.path} has no part in the joined axis, so one value must stand for all granules, and its values in "
+                f"{one} and {two} differ; leave the variable out with combine: {{variables: […]}}, let the first one's count "
+                "with combine: {differences: {static: first}}, or split the archive where it changes",
+                kind="static-differs",
+                variable=promise.path,
+                granule=one,
+                other=two,
+            )
+
+
+def _close(members: ArrayMembers, one: int, two: int, tolerance: float, fetcher: Fetcher) -> bool:
+    """Whether floating-point values differ by no more than is allowed."""
+    specs = [members.spec(int(np.searchsorted(members.granule_id, g))) for g in (one, two)]
+    if not tolerance or any(s.dtype.kind != "f" for s in specs) or specs[0].shape != specs[1].shape:
+        return False
+    arrays = [_alone(s, g) for s, g in zip(specs, (one, two), strict=True)]
+    edge = specs[0].chunk_shape[0] if specs[0].shape else 1
+    for start, stop in _slabs(specs[0].shape, specs[0].dtype.itemsize, edge):
+        a, b = (fetcher.read_box(x, start, stop).astype(np.float64) for x in arrays)
+        if not np.allclose(a, b, rtol=0, atol=tolerance, equal_nan=True):
+            return False
+    return True
 
 
 def _digest_of(members: ArrayMembers, granule_id: int, fetcher: Fetcher, cache: DigestCache) -> str:

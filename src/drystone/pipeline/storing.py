@@ -53,7 +53,7 @@ def rechunk_plan(whole: Whole, plan: OutputPlan) -> RechunkPlan:
     for a in plan.arrays:
         if a.tasks is None or a.layout is None:
             continue
-        combined = whole.combined.array(a.path)
+        combined = plan.combined.array(a.path)
         granules = [whole.granules[g] for g in combined.placements.granule_id.tolist()]
         attempts = np.array([g.attempt_id for g in granules], np.int32)
         arrays.append(ArrayPlan(combined, a.layout, a.tasks, content_digests(granules), attempts))
@@ -147,7 +147,7 @@ def run_store(archive: Archive, whole: Whole, work: StoreWork, check: Callable[[
         withdraw(store, key)
     sweep_temporary(store, key)
     write_plan(archive.store, run, rechunk)
-    prepare(store, key, layouts, whole.combined.groups, work.values)
+    prepare(store, key, layouts, plan.combined.groups, work.values)
     written = _run_tasks(archive, whole, run, rechunk, state, progress)
     sweep_temporary(store, key)  # a worker that died in this run left its half-written object; no writer is left
     sizes = target_sizes(store, key)
@@ -159,11 +159,11 @@ def run_store(archive: Archive, whole: Whole, work: StoreWork, check: Callable[[
             kind="receipts-lost",
         )
     remove_objects(store, key, stray_objects(layouts, sizes, work.leftover), work.leftover)
-    TableView(whole.combined, whole.table, archive.places, fetcher_for(archive, whole.table)).recheck()
+    TableView(plan.combined, whole.table, archive.places, fetcher_for(archive, whole.table)).recheck()
     verified = _verify(archive, whole, plan, progress)
     check()
     _fold_receipts(archive, whole, run, rechunk, sizes)
-    publish(store, key, layouts, whole.combined.groups)
+    publish(store, key, layouts, plan.combined.groups)
     write_published(archive, plan.output, PublishedRecord(identity, plan.published, verified))
     return StoreOutcome(identity, True, rechunk.n_tasks, written[0], written[1], verified)
 
@@ -178,7 +178,7 @@ def _fold_receipts(archive: Archive, whole: Whole, run: str, plan: RechunkPlan, 
 
 def _driver_values(archive: Archive, whole: Whole, plan: OutputPlan) -> dict[str, NDArray[np.generic]]:
     fetcher = fetcher_for(archive, whole.table)
-    combined = whole.combined
+    combined = plan.combined
     return {
         a.path: _values(fetcher, combined.array(a.path), combined.coordinates.get(a.path))
         for a in plan.arrays

@@ -16,6 +16,7 @@ from drystone.pipeline.archive import Archive
 from drystone.pipeline.combined import Whole, whole_of
 from drystone.pipeline.published import read_published
 from drystone.pipeline.scan import list_granules
+from drystone.plan.forms import form_of
 from drystone.verify.report import VerifyReport
 from drystone.verify.run import verify_output
 
@@ -84,7 +85,7 @@ def verify_one(
     report = verify_output(
         output.form,
         location,
-        whole.combined,
+        form_of(whole.combined, output),
         locations,
         mode=values,
         share=options.share,

@@ -1,0 +1,181 @@
+"""Eras: runs of granules that agree, each a group of its own in outputs that hold chunks as they are.
+
+An array whose granules are stored, packed or marked in different ways is no one Zarr array. Where its policy is ``era``,
+every run of granules that agree is one: a group ``/era-1``, ``/era-2-codecs``, …, named for what changed since the one
+before, with all such arrays, the coordinates of the run and those of the other dimensions. Arrays that need no eras stay
+where they are, whole. All arrays that need them share the same runs, so each group is a dataset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from drystone.errors import CombineError
+from drystone.grid.chunk_grid import ChunkGrid
+from drystone.model.array import GroupSpec
+from drystone.model.attributes import Attributes
+from drystone.model.placement import Combined, CombinedArray
+from drystone.plan.differences import changed
+from drystone.plan.join import Joined, Joiner
+from drystone.plan.order import Order
+from drystone.plan.placing import restricted
+
+__all__ = ["MOST_ERAS", "with_eras"]
+
+MOST_ERAS = 100  # more runs than this are no eras but a mixture, which nobody could read as groups
+
+
+def with_eras(whole: Combined, joiner: Joiner, order: Order, joined: Joined) -> Combined | None:
+    """The whole with arrays that need eras cut into them; None where none does, or no axis tells the runs apart."""
+    apart = {a.path: a for a in whole.arrays if _needs(a, joined)}
+    for k in range(len(order.axes)):
+        edges = _edges(apart, joined, order, k)
+        if edges is not None and 2 < len(edges) <= MOST_ERAS + 1:
+            return _cut(whole, joiner, order, k, edges, apart, joined)
+    return None
+
+
+def _needs(array: CombinedArray, joined: Joined) -> bool:
+    keys = joined.keys.get(array.path, ())
+    used = {keys[v] for v in np.unique(array.placements.variant).tolist()} if keys else set()
+    return array.unaligned is not None and len(used) > 1 and array.path not in joined.coordinates
+
+
+def _edges(apart: Mapping[str, CombinedArray], joined: Joined, order: Order, k: int) -> list[int] | None:
+    """Where runs begin and end along an axis; None where an array has not one key in every run."""
+    edges = {0, order.axes[k].extent}
+    for path, array in apart.items():
+        if order.axes[k].name not in array.dims:
+            return None
+        axis, p = array.dims.index(order.axes[k].name), array.placements
+        names: dict[str, int] = {}
+        number = np.array([names.setdefault(key, len(names)) for key in joined.keys[path]], np.int64)[p.variant]
+        dest = p.dest if axis == p.axis else np.array([t.dest[axis] for t in p.tiles], np.int64)[p.tile]
+        used = p.count > 0
+        pairs = np.unique(np.stack([dest[used], number[used]], axis=1), axis=0)
+        if len(np.unique(pairs[:, 0])) < len(pairs):
+            return None  # two keys at one place
+        edges.update(pairs[1:][pairs[1:, 1] != pairs[:-1, 1], 0].tolist())
+    begin, end = order.dest[:, k], order.dest[:, k] + order.count[:, k]
+    for edge in edges:  # a granule that lies across an edge would be cut
+        if np.any((begin < edge) & (end > edge)):
+            return None
+    return sorted(edges) if apart else None
+
+
+def _cut(
+    whole: Combined,
+    joiner: Joiner,
+    order: Order,
+    k: int,
+    edges: list[int],
+    apart: Mapping[str, CombinedArray],
+    joined: Joined,
+) -> Combined:
+    arrays = [a for a in whole.arrays if a.path not in apart]
+    coordinates = dict(whole.coordinates)
+    groups = list(whole.groups)
+    notes: list[str] = []
+    before: dict[str, str] = {}
+    for i, (start, stop) in enumerate(zip(edges, edges[1:], strict=False)):
+        part = restricted(order, k, start, stop)
+        if not len(part.granule_id):
+            continue
+        mine = joiner.arrays(part, frozenset(apart))
+        keys = {a.path: mine.keys[a.path][int(a.placements.variant[0])] for a in mine.arrays if len(a.placements)}
+        words = sorted({w for path, key in keys.items() if path in before for w in changed(before[path], key)})
+        before |= keys
+        name = f"era-{i + 1}{''.join(f'-{w}' for w in words)}"
+        _add(name, whole, mine, k, (start, stop), order, arrays, coordinates)
+        groups += _groups(name, whole, mine.arrays, order.axes[k].name, (start, stop), words)
+        first = joiner.names[int(part.granule_id[0])]
+        notes.append(
+            f"/{name}: places {start} to {stop} of {order.axes[k].name}, from {first} on"
+            + (f": {', '.join(words)} changed" if words else "")
+            + f" ({', '.join(sorted(apart))})"
+        )
+    return replace(
+        whole,
+        groups=tuple(sorted(groups, key=lambda g: g.path)),
+        arrays=tuple(sorted(arrays, key=lambda a: a.path)),
+        coordinates=coordinates,
+        warnings=(*whole.warnings, *notes),
+        by_era=None,
+    )
+
+
+def _add(
+    name: str,
+    whole: Combined,
+    mine: Joined,
+    k: int,
+    span: tuple[int, int],
+    order: Order,
+    arrays: list[CombinedArray],
+    coordinates: dict[str, np.ndarray],
+) -> None:
+    """An era's arrays, and what gives them their place: the run's part of coordinates, and other dimensions' whole ones."""
+    for a in mine.arrays:
+        arrays.append(replace(a, path=f"/{name}{a.path}", source=a.inner))
+        if a.path in mine.coordinates:
+            coordinates[f"/{name}{a.path}"] = mine.coordinates[a.path]
+    dims = {d for a in mine.arrays for d in a.dims}
+    here = {a.path for a in mine.arrays}
+    for a in whole.arrays:
+        values = whole.coordinates.get(a.path)
+        if values is None or a.path in here or not set(a.dims) <= dims or a.path.startswith("/era-"):
+            continue
+        axis_name = order.axes[k].name
+        at = tuple(slice(*span) if d == axis_name else slice(None) for d in a.dims)
+        part = np.ascontiguousarray(values[at])
+        coordinates[f"/{name}{a.path}"] = part
+        arrays.append(_part(a, f"/{name}{a.path}", axis_name, span, part))
+
+
+def _part(a: CombinedArray, path: str, axis_name: str, span: tuple[int, int], values: np.ndarray) -> CombinedArray:
+    """A coordinate's part in a run: placements moved and clipped, so that a witness can still compare it."""
+    p, axis = a.placements, a.dims.index(axis_name) if axis_name in a.dims else None
+    if axis is not None and p.axis == axis and not p.is_tiled:
+        rows = p.overlapping(*span)
+        first = np.maximum(p.dest[rows], span[0])
+        last = np.minimum(p.dest[rows] + p.count[rows], span[1])
+        p = replace(
+            p,
+            granule_id=p.granule_id[rows],
+            src_offset=p.src_offset[rows] + first - p.dest[rows],
+            count=last - first,
+            dest=first - span[0],
+            variant=p.variant[rows],
+        )
+    elif axis is not None:
+        raise CombineError(f"{a.path}: a coordinate placed in tiles has no part for an era", kind="era", variable=a.path)
+    grid = ChunkGrid.regular(values.shape, tuple(max(1, n) for n in values.shape))
+    return replace(a, path=path, source=a.inner, shape=values.shape, placements=p, grid=grid)
+
+
+def _groups(
+    name: str, whole: Combined, arrays: tuple[CombinedArray, ...], axis: str, span: tuple[int, int], words: list[str]
+) -> list[GroupSpec]:
+    """The era's groups: as those of the whole, with the run in the attributes of its root."""
+    said = {"drystone_era": f"{axis} {span[0]} to {span[1]}" + (f"; changed: {', '.join(words)}" if words else "")}
+    paths = {"/"} | {g for a in arrays for g in _above(a.group)}
+    out = []
+    for g in whole.groups:
+        if g.path not in paths:
+            continue
+        attributes = g.attributes
+        if g.path == "/":
+            attributes = Attributes.of({**attributes, **said})
+        out.append(GroupSpec(f"/{name}{'' if g.path == '/' else g.path}", attributes, g.dimensions))
+    return out
+
+
+def _above(path: str) -> list[str]:
+    out = [path]
+    while path != "/":
+        path = path.rsplit("/", 1)[0] or "/"
+        out.append(path)
+    return out

@@ -1,0 +1,328 @@
+"""One array after another: its granules in place, their differences reconciled, its values where scans kept them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drystone.codecs.chain import Codec, CodecChain
+from drystone.errors import CombineError
+from drystone.grid.chunk_grid import ChunkGrid
+from drystone.model.options import CombineOptions
+from drystone.model.placement import Combined, CombinedArray, Equal, Placements
+from drystone.plan.differences import Reconciled, reconcile
+from drystone.plan.joined import joined_grid
+from drystone.plan.members import ArrayMembers
+from drystone.plan.order import Axis, Order
+from drystone.plan.placing import Placed, lifted, place
+from drystone.plan.wanted import named_by, nearest
+
+__all__ = ["Joined", "Joiner", "made_array"]
+
+_MOST_WRITTEN = 64 << 20  # bytes of joined values that outputs write natively
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The arrays of a whole, what scans kept of them, and what is to be told or proved.
+
+    ``keys`` has for each array, by path, a key a variant: granules of equal keys may share a virtual array.
+    """
+
+    arrays: tuple[CombinedArray, ...]
+    coordinates: dict[str, np.ndarray]
+    equal: tuple[Equal, ...]
+    notes: tuple[str, ...]
+    left_out: tuple[str, ...]
+    keys: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(slots=True)
+class _Parts:
+    arrays: list[CombinedArray] = field(default_factory=list)
+    coordinates: dict[str, np.ndarray] = field(default_factory=dict)
+    equal: list[Equal] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Joiner:
+    """Joins the wanted arrays by an order, or by a part of one.
+
+    Parameters
+    ----------
+    members
+        Arrays by path.
+    names
+        Granule id to address, in listed order.
+    options
+        What to do where granules differ.
+    coverage
+        Whether places without a granule may lack a mark.
+    """
+
+    members: Mapping[str, ArrayMembers]
+    names: Mapping[int, str]
+    options: CombineOptions
+    coverage: bool = False
+
+    def arrays(self, order: Order, paths: frozenset[str] | None = None) -> Joined:
+        """All arrays, or some.
+
+        Raises
+        ------
+        CombineError
+            Granules differ in what no policy lets pass.
+        """
+        parts = _Parts()
+        for path in sorted(self.members):
+            if paths is None or path in paths:
+                self._join(path, order, parts)
+        for k, axis in enumerate(order.axes):
+            known = any(a.path == axis.path for a in parts.arrays)
+            if _is_made(order, k, self.members) and not known and (paths is None or axis.path in paths):
+                parts.arrays.append(made_array(axis, self.members.get(axis.path)))
+                parts.coordinates[axis.path] = np.asarray(axis.values)
+        arrays = tuple(sorted(parts.arrays, key=lambda a: a.path))
+        return Joined(arrays, parts.coordinates, tuple(parts.equal), tuple(parts.notes), tuple(parts.left_out), parts.keys)
+
+    def _join(self, path: str, order: Order, parts: _Parts) -> None:
+        members = self._present(path, order)
+        if members is None or any(a.path == path and _is_made(order, k, self.members) for k, a in enumerate(order.axes)):
+            return
+        self._check_dims(members)
+        members, new_axes = lifted(members, self._new_axes(members, order))
+        placed = place(members, order, self.names)
+        parent = self._parent(path)
+        joined = frozenset(placed.members.variants[0].dims[d] for d in placed.joined)
+        one = reconcile(placed.members, joined, self.names, self.options.differences, parent)
+        placed = replace(
+            placed,
+            members=replace(placed.members, variants=one.variants, variant=one.variant),
+            placements=replace(placed.placements, variant=one.variant),
+        )
+        parts.notes.extend(one.notes)
+        array = self._array(path, placed, one, new_axes)
+        values = self._values(array, placed, one)
+        lack = self._unmarked(array, placed, order, known=values is not None)
+        if lack is not None:
+            parts.left_out.append(lack)
+            return
+        parts.equal.extend(self._same(path, members, placed))
+        if values is not None:
+            parts.coordinates[path] = values
+        parts.arrays.append(array)
+        parts.keys[path] = one.keys
+
+    def _present(self, path: str, order: Order) -> ArrayMembers | None:
+        """The array's members among the order's granules."""
+        members = self.members[path]
+        members = members.take(np.flatnonzero(np.isin(members.granule_id, order.granule_id)))
+        wanted = np.unique(order.granule_id)
+        if not len(members):
+            return None
+        if len(members) < len(wanted) and self.options.differences.missing_variable == "refuse":
+            have = set(members.granule_id.tolist())
+            lacking = next(g for g in wanted.tolist() if g not in have)
+            one, n = self.names[int(members.granule_id[0])], len(wanted) - len(members)
+            raise CombineError(
+                f"{path} is in {one} and not in {self.names[lacking]} ({n} of {len(wanted)} granules lack it, or it was refused "
+                "there: see `drystone status`); let its places there read as missing with combine: {differences: "
+                "{missing_variable: fill}}, leave the variable out with combine: {variables: […]}, or those granules out",
+                kind="variable-missing",
+                variable=path,
+                granule=self.names[lacking],
+                other=one,
+            )
+        return members
+
+    def _check_dims(self, members: ArrayMembers) -> None:
+        used, where = np.unique(members.variant, return_index=True)
+        base = members.spec(0)
+        for v, i in zip(used.tolist(), where.tolist(), strict=True):
+            if members.variants[v].dims != base.dims:
+                one, two = (self.names[int(members.granule_id[j])] for j in (0, i))
+                raise CombineError(
+                    f"{members.path}: dimensions differ between granules: {base.dims} in {one}, {members.variants[v].dims} in "
+                    f"{two}; joined as they are, values would be wrong; leave the variable out with combine: {{variables: […]}}, "
+                    "or split the archive where it changes",
+                    kind="difference",
+                    variable=members.path,
+                    what="dimensions",
+                    granule=one,
+                    other=two,
+                    value=str(base.dims),
+                    other_value=str(members.variants[v].dims),
+                )
+
+    def _new_axes(self, members: ArrayMembers, order: Order) -> tuple[Axis, ...]:
+        """The axes that granules' arrays lack and this one gets: none for what stands for all."""
+        spec = members.spec(0)
+        new = tuple(a for a in order.axes if a.new and a.name not in spec.dims)
+        own = tuple(a for a in new if a.path == members.path)
+        if own or not new:
+            return own
+        if spec.dims == (spec.name,):
+            return ()
+        kept_equal = len(np.unique(members.coordinate)) == 1
+        if self._describes(members) and (kept_equal or int(members.coordinate.min()) < 0):
+            return ()
+        return new
+
+    def _describes(self, members: ArrayMembers) -> bool:
+        """Whether an array only describes others: a scalar, bounds, a grid mapping, an auxiliary coordinate."""
+        if not members.variants[0].dims:
+            return True
+        return any(members.name in named_by(m.variants[0]) for m in self.members.values() if m.path != members.path)
+
+    def _parent(self, path: str) -> ArrayMembers | None:
+        """The coordinate that names this array as its bounds."""
+        members = self.members[path]
+        for other in self.members.values():
+            names = named_by(other.variants[0], ("bounds", "climatology"))
+            if members.name in names and nearest(members.name, other.variants[0].group, self.members) is members:
+                return other
+        return None
+
+    def _array(self, path: str, placed: Placed, one: Reconciled, new_axes: tuple[int, ...]) -> CombinedArray:
+        dims = placed.members.variants[0].dims
+        grid, unaligned = joined_grid(path, dims, placed.shape, placed.placements, placed.members.variants, self.names)
+        recodes = one.recodes if any(r is not None for r in one.recodes) else ()
+        return CombinedArray(
+            path, dims, placed.shape, one.dtype, one.stored_dtype, one.fill, one.codecs, one.attributes, grid,
+            one.storage or unaligned, placed.placements, placed.members.variants, "", new_axes, recodes,
+        )  # fmt: skip
+
+    def _unmarked(self, array: CombinedArray, placed: Placed, order: Order, *, known: bool) -> str | None:
+        """Why an array with places that no granule holds cannot be published, if so: nothing would tell them from data."""
+        if not placed.gaps or known or self.coverage or array.marks_missing or array.dtype.kind == "T":
+            return None
+        axes = ", ".join(a.name for a in order.axes if a.name in array.dims)
+        have = set(array.placements.granule_id.tolist())
+        lacking = next((self.names[g] for g in order.granule_id.tolist() if g not in have), None)
+        where = f"{lacking} and maybe others lack it" if lacking else f"places along {axes} have no granule"
+        text = (
+            f"{array.path}: {where}, and it has no _FillValue, so its values there would pass for data; it is left out; "
+            "publish which places hold a granule with coverage: true, leave the variable out with combine: {variables: […]}, "
+            "or those granules"
+        )
+        asked = self.options.variables or ()
+        if array.path in asked or array.name in asked or array.path.lstrip("/") in asked:
+            raise CombineError(text.replace("; it is left out", ""), kind="gaps-unmarked", variable=array.path)
+        return text
+
+    def _values(self, array: CombinedArray, placed: Placed, one: Reconciled) -> np.ndarray | None:
+        """Values of the whole, where scans kept all granules' and they are few."""
+        members = placed.members
+        if not len(members) or np.any(members.coordinate < 0) or (len(array.dims) != 1 and not array.recodes and placed.joined):
+            return None
+        if placed.gaps and not array.marks_missing:
+            return None
+        if int(np.prod(array.shape)) * max(array.dtype.itemsize, 1) > _MOST_WRITTEN:
+            return None
+        done: dict[tuple[int, int], NDArray[np.generic]] = {}
+        for c, v in {*zip(members.coordinate.tolist(), members.variant.tolist(), strict=True)}:
+            recode = one.recodes[v]
+            done[c, v] = members.coordinates[c] if recode is None else recode.apply(members.coordinates[c])
+        pairs = zip(members.coordinate.tolist(), members.variant.tolist(), strict=True)
+        p = array.placements
+        if len(array.dims) == 1 and not placed.gaps and p.axis == 0:
+            spans = zip(pairs, p.src_offset.tolist(), p.count.tolist(), strict=True)
+            return np.concatenate([done[pair][a : a + n] for pair, a, n in spans])
+        out = np.full(array.shape, array.gap_scalar, array.dtype)
+        for i, pair in enumerate(pairs):
+            box = p.box(i, array.shape)
+            source = tuple(slice(a, a + n) for a, n in zip(box.src_offset, box.count, strict=True))
+            out[tuple(slice(a, b) for a, b in zip(box.dest, box.stop, strict=True))] = done[pair][source]
+        return out
+
+    def _same(self, path: str, members: ArrayMembers, placed: Placed) -> Iterator[Equal]:
+        """Compare what scans kept of granules that stand for one another; promise the rest."""
+        policies = self.options.differences
+        pairs = placed.stands_for
+        if not len(pairs) or policies.static == "first":
+            return
+        mine, shown = (np.searchsorted(members.granule_id, pairs[:, k]) for k in (0, 1))
+        one, two = members.coordinate[shown], members.coordinate[mine]
+        kept = (one >= 0) & (two >= 0)
+        for i in np.flatnonzero(kept & ((one != two) | (members.variant[shown] != members.variant[mine]))).tolist():
+            a, b = members.coordinates[int(one[i])], members.coordinates[int(two[i])]
+            if not _equal(a, b, policies.coordinate_tolerance):
+                raise _static_differs(path, self.names[int(pairs[i, 1])], self.names[int(pairs[i, 0])], _first_difference(a, b))
+        rest = pairs[~kept]
+        if len(rest):
+            ids = np.concatenate([rest[:, 1], rest[:, 0]])
+            ids, at = np.unique(ids, return_index=True)
+            group = np.concatenate([rest[:, 1], rest[:, 1]])[at]
+            yield Equal(path, ids.astype(np.int32), group.astype(np.int32), policies.coordinate_tolerance)
+
+
+def _is_made(order: Order, k: int, members: Mapping[str, ArrayMembers]) -> bool:
+    """Whether an axis' coordinate is the order's: no granule holds it, or places without a granule have values too."""
+    axis = order.axes[k]
+    if axis.values is None:
+        return False
+    if axis.path not in members or len(order.axes) > 1:
+        return True
+    held = np.zeros(axis.extent + 1, np.int64)
+    np.add.at(held, order.dest[:, k], 1)
+    np.add.at(held, order.dest[:, k] + order.count[:, k], -1)
+    return bool((np.cumsum(held)[: axis.extent] == 0).any())
+
+
+def made_array(axis: Axis, members: ArrayMembers | None) -> CombinedArray:
+    """A coordinate that no granule holds as a whole: values come from names, a step or an order."""
+    values = np.asarray(axis.values)
+    attributes = axis.attributes
+    if members is not None and not len(attributes):
+        attributes = members.spec(0).attributes
+    text = values.dtype.kind == "T"
+    codecs = CodecChain.of("vlen-utf8") if text else CodecChain.of(Codec.of("bytes", endian="little"))
+    nothing = np.zeros(0, np.int64)
+    ids = np.zeros(0, np.int32)
+    placements = Placements(None, ids, nothing, nothing, nothing, ids)
+    grid = ChunkGrid.regular(values.shape, tuple(max(1, n) for n in values.shape))
+    return CombinedArray(
+        axis.path, (axis.name,), values.shape, values.dtype, values.dtype, None, codecs, attributes, grid, None, placements, ()
+    )
+
+
+def _equal(a: NDArray[np.generic], b: NDArray[np.generic], tolerance: float) -> bool:
+    if a.shape != b.shape:
+        return False
+    if a.dtype == b.dtype and a.dtype.kind == "V":
+        return a.tobytes() == b.tobytes()
+    if a.dtype.kind in "iuf" and b.dtype.kind in "iuf":
+        if tolerance and "f" in (a.dtype.kind, b.dtype.kind):
+            return bool(np.allclose(a.astype(np.float64), b.astype(np.float64), rtol=0, atol=tolerance, equal_nan=True))
+        return bool(((a == b) | ((a != a) & (b != b))).all())
+    return a.dtype == b.dtype and bool((a == b).all())
+
+
+def _static_differs(path: str, one: str, two: str, text: str) -> CombineError:
+    return CombineError(
+        f"{path} has no part in the joined axis, so one value must stand for all granules, and {one} and {two} "
+        f"differ{text}; leave the variable out with combine: {{variables: […]}}, let the first one's count with "
+        "combine: {differences: {static: first}}, or split the archive where it changes",
+        kind="static-differs",
+        variable=path,
+        granule=one,
+        other=two,
+    )
+
+
+def _first_difference(a: NDArray[np.generic], b: NDArray[np.generic]) -> str:
+    if a.shape != b.shape:
+        return f" in shape ({a.shape} and {b.shape})"
+    if a.dtype != b.dtype or a.dtype.kind in "TV":
+        return ""
+    bits = np.flatnonzero((a.reshape(-1) != b.reshape(-1)) & ~((a != a) & (b != b)).reshape(-1))
+    if not len(bits):
+        return ""
+    i = int(bits[0])
+    return f" at {i} ({a.reshape(-1)[i]!r} and {b.reshape(-1)[i]!r})"
