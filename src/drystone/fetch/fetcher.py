@@ -23,6 +23,7 @@ from drystone.codecs.encode import encode_chunk
 from drystone.errors import DecodeError, TableError, UnsupportedError
 from drystone.fetch.budget import Budget
 from drystone.fetch.group import Group
+from drystone.fetch.picked import read_picked
 from drystone.fetch.request import Request, make_request
 from drystone.fetch.source import GranuleSource
 from drystone.fetch.work import Call, Work, check_states, make_work, put
@@ -167,7 +168,7 @@ class Fetcher:
             if not 0 <= a <= b <= n:
                 raise IndexError(f"{array.path}: the box {tuple(start)} to {tuple(stop)} is not inside {array.shape}")
         axes = tuple(Strided(int(a), 1, int(b) - int(a)) for a, b in zip(start, stop, strict=True))
-        return self._read(make_request(array, axes), out)[0]
+        return self._values(array, axes, out)
 
     def read(self, array: CombinedArray, selection: Selection) -> NDArray[np.generic]:
         """The values of an orthogonal selection: integers, slices, index arrays and masks, as in ``array[selection]``.
@@ -180,8 +181,20 @@ class Fetcher:
             The selection does not fit the array; for the rest see :meth:`read_box`.
         """
         axes: tuple[NormalAxis, ...] = normalise(selection, array.shape)
-        request = make_request(array, axes)
-        return self._read(request, None)[0].reshape(request.out_shape)
+        shape = tuple(a.count for a in axes if not a.dropped)
+        return self._values(array, axes, None).reshape(shape)
+
+    def _values(
+        self, array: CombinedArray, axes: tuple[NormalAxis, ...], out: NDArray[np.generic] | None
+    ) -> NDArray[np.generic]:
+        """Values in the kept shape."""
+        if array.picked is None:
+            return self._read(make_request(array, axes), out)[0]
+        values = read_picked(lambda base, some: self._values(base, some, None), array.picked, axes)
+        if out is None:
+            return values
+        out[...] = values
+        return out
 
     def encoded_chunk(self, array: CombinedArray, coords: Sequence[int]) -> bytes | None:
         """One chunk of the whole, encoded anew in the array's own chain and byte order.
@@ -204,7 +217,7 @@ class Fetcher:
         start = tuple(d.chunk_offset(c) for d, c in zip(array.grid.dimensions, where, strict=True))
         data_shape = array.grid.data_shape(where)
         axes = tuple(Strided(a, 1, n) for a, n in zip(start, data_shape, strict=True))
-        values, chunks = self._read(make_request(array, axes), None)
+        values, chunks = (self._values(array, axes, None), 1) if array.picked else self._read(make_request(array, axes), None)
         fill = array.fill_scalar
         if chunks == 0 and (array.dtype.kind == "T" or values.tobytes() == fill.tobytes() * values.size):
             return None

@@ -393,7 +393,7 @@ class Combined:
     the combine coordinates of the whole; emitters write these natively. ``equal`` are promises about arrays without a
     joined axis that scans kept no values of. ``axis`` is the first of ``axes``. ``by_era`` is the same whole for outputs that
     hold chunks as they are: arrays whose granules are stored in different ways are groups there, one for each run of granules
-    that agree; None where there is nothing to tell apart.
+    that agree; None where there is nothing to tell apart. ``origins`` are the first values of slot axes, by name.
     """
 
     groups: tuple[GroupSpec, ...]
@@ -404,6 +404,7 @@ class Combined:
     axes: tuple[str, ...] = ()
     equal: tuple[Equal, ...] = ()
     by_era: Combined | None = None
+    origins: tuple[tuple[str, str], ...] = ()
 
     def array(self, path: str) -> CombinedArray:
         """One array by path."""

@@ -13,11 +13,14 @@ from drystone.model.granule import Granule, Listed
 from drystone.model.placement import Combined
 from drystone.pipeline.archive import Archive
 from drystone.pipeline.granules import granule_rows
+from drystone.pipeline.axes import with_origins
 from drystone.pipeline.members import group_texts, members_of, merged_groups
 from drystone.pipeline.roots import roots_of_table
 from drystone.pipeline.scan import list_granules
 from drystone.pipeline.statics import DigestCache, check_statics
+from drystone.pipeline.versions import current
 from drystone.plan.combine import combine
+from drystone.plan.select import select
 from drystone.table.table import ReferenceTable
 
 __all__ = ["Whole", "fetcher_for", "whole_of"]
@@ -79,6 +82,8 @@ def whole_of(archive: Archive, listed: Sequence[Listed] | None, *, remember: boo
             kind="not-scanned",
         )
     good = {a: rows[a] for a in addresses if rows[a].status == "scanned"}
+    kept = current([*good], archive.config.versions)
+    good = {a: good[a] for a in kept}
     if not good:
         raise CombineError(f"{archive.config.name}: every granule was set aside; see `drystone status`", kind="no-granules")
     granules = {r.granule.granule_id: r.granule for r in good.values()}
@@ -87,9 +92,9 @@ def whole_of(archive: Archive, listed: Sequence[Listed] | None, *, remember: boo
     members = members_of(table, ids)
     groups, notes = merged_groups(group_texts(table, ids))
     coverage = bool(archive.config.outputs) and all(o.coverage for o in archive.config.outputs)
-    options = archive.config.combine
+    options = with_origins(archive, archive.config.combine)
     combined = combine(members, groups, names, options, attributes=roots_of_table(table, ids, options), coverage=coverage)
-    combined = replace(combined, warnings=(*combined.warnings, *notes))
+    combined = select(replace(combined, warnings=(*combined.warnings, *notes)), options.select, names)
     cache = DigestCache(archive.store, archive.key("statics.json"))
     check_statics(combined, members, fetcher_for(archive, table), names, cache)
     if remember:

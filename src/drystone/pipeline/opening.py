@@ -25,6 +25,7 @@ from drystone.pipeline.sources import Sources, expand, locate
 from drystone.pipeline.statics import DigestCache, check_statics
 from drystone.plan.combine import combine
 from drystone.plan.members import from_scans
+from drystone.plan.select import select
 from drystone.read.dataset import dataset
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def open_sources(sources: Sources, options: CombineOptions, format: str = "auto"
     members = from_scans(scans)
     groups, notes = merged_groups(json.dumps([g.to_json() for g in s.groups]) for s in scans.values())
     combined = combine(members, groups, names, options, attributes=roots_of_scans(scans, options))
-    combined = replace(combined, warnings=(*combined.warnings, *notes))
+    combined = select(replace(combined, warnings=(*combined.warnings, *notes)), options.select, names)
     fetcher = Fetcher(sources.places, MemoryRows(granules, scans), threads=_THREADS, bytes_in_flight=_IN_FLIGHT)
     check_statics(combined, members, fetcher, names, DigestCache(None, ""))
     return combined, fetcher

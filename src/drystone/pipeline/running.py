@@ -21,6 +21,7 @@ from drystone.model.options import ArchiveConfig
 from drystone.model.progress import Progress, Silent
 from drystone.model.release import OutputIdentity, Release
 from drystone.pipeline.archive import Archive
+from drystone.pipeline.axes import keep_origins
 from drystone.pipeline.combined import Whole, fetcher_for, whole_of
 from drystone.pipeline.planning import OutputPlan, RunPlan, plan_archive, plan_output
 from drystone.pipeline.published import PublishedRecord, is_released, read_published, write_published
@@ -213,6 +214,7 @@ def _record_release(archive: Archive, whole: Whole, plans: list[OutputPlan], rep
         for p, r in zip(plans, reports, strict=True)
     )
     partial = bool(whole.set_aside)
+    keep_origins(archive, whole.combined)
     table.commit_release(Release(release_id, time.time_ns(), config_digest(archive.config), partial, _software(), outputs))
     return release_id
 

@@ -20,6 +20,7 @@ from drystone.model.chunk_rows import ScanResult
 from drystone.model.granule import Listed
 from drystone.model.progress import Progress, Silent
 from drystone.pipeline.archive import Archive
+from drystone.pipeline.versions import replaced
 from drystone.pipeline.granules import GranuleRow, granule_rows
 from drystone.protocols import Lister, Scanner, ScanOptions, Source
 from drystone.publish.lease import Lease
@@ -274,7 +275,8 @@ def scan_archive(
     unchanged = len(listed) - len(todo)
     now = {g.address for g in listed}
     lost = {a: r for a, r in known.items() if a not in now and r.status != "withdrawn"}
-    gone = tuple(sorted(a for a, r in lost.items() if r.status == "scanned"))
+    missed = {a for a, r in lost.items() if r.status == "scanned"}
+    gone = tuple(sorted(missed - replaced(missed, now, archive.config.versions)))
     if dry_run:
         return ScanReport(len(listed), unchanged, 0, 0, dry_run=True, to_scan=tuple(g.address for g in todo), gone=gone)
     # one that was set aside is in nothing that was published: nobody need be asked

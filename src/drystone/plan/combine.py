@@ -115,4 +115,5 @@ def _combined(groups: Sequence[GroupSpec], joined: Joined, order: Order) -> Comb
         (*order.notes, *joined.notes, *joined.left_out),
         axes,
         joined.equal,
+        origins=tuple((a.name, a.origin) for a in order.axes if a.origin is not None),
     )
