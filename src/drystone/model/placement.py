@@ -393,7 +393,8 @@ class Combined:
     the combine coordinates of the whole; emitters write these natively. ``equal`` are promises about arrays without a
     joined axis that scans kept no values of. ``axis`` is the first of ``axes``. ``by_era`` is the same whole for outputs that
     hold chunks as they are: arrays whose granules are stored in different ways are groups there, one for each run of granules
-    that agree; None where there is nothing to tell apart. ``origins`` are the first values of slot axes, by name.
+    that agree; None where there is nothing to tell apart. ``origins`` are the first values of slot axes, by name; ``left_out`` names arrays that are
+    not in it, with the reason.
     """
 
     groups: tuple[GroupSpec, ...]
@@ -405,6 +406,7 @@ class Combined:
     equal: tuple[Equal, ...] = ()
     by_era: Combined | None = None
     origins: tuple[tuple[str, str], ...] = ()
+    left_out: tuple[str, ...] = ()
 
     def array(self, path: str) -> CombinedArray:
         """One array by path."""

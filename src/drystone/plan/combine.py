@@ -115,5 +115,6 @@ def _combined(groups: Sequence[GroupSpec], joined: Joined, order: Order) -> Comb
         (*order.notes, *joined.notes, *joined.left_out),
         axes,
         joined.equal,
+        left_out=joined.left_out,
         origins=tuple((a.name, a.origin) for a in order.axes if a.origin is not None),
     )
