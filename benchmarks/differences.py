@@ -52,14 +52,14 @@ def kerchunk(folder: Path, files: list[str]):
     return lambda: xr.open_dataset(str(folder / "out.json"), engine="kerchunk")
 
 
-def drystone_open(folder: Path, files: list[str]):
+def drystone_open(_: Path, files: list[str]):
     import drystone
 
     dataset = drystone.open(files, decode=True)
     return lambda: dataset
 
 
-def drystone_icechunk(folder: Path, files: list[str]):
+def drystone_icechunk(folder: Path, _: list[str]):
     import icechunk
     import xarray as xr
 

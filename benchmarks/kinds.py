@@ -206,7 +206,11 @@ def unsigned(folder: Path) -> tuple[np.ndarray, list[str]]:
 
 PLAIN = {"filters": {"compression": "gzip"}}
 KINDS = (
-    Kind("level", "deflate level 4 and 9", simple({}, {"filters": {"compression": "gzip", "compression_opts": 9, "shuffle": True}})),
+    Kind(
+        "level",
+        "deflate level 4 and 9",
+        simple({}, {"filters": {"compression": "gzip", "compression_opts": 9, "shuffle": True}}),
+    ),
     Kind("deflate", "deflated, and not", simple({"filters": {}}, {})),
     Kind("shuffle", "shuffled, and not", simple({}, PLAIN)),
     Kind("chunks", "chunk shape", simple({}, {"chunks": (1, 2, X)})),

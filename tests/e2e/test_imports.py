@@ -47,7 +47,6 @@ def test_scan_and_plan_load_nothing_heavy(folder: Path) -> None:
         assert loaded(folder, verb) == set(), verb
 
 
-@pytest.mark.xfail(reason="placements are still written with pyarrow's converters", strict=False)
 def test_run_and_a_run_that_finds_nothing_to_do_load_nothing_heavy(folder: Path) -> None:
     assert loaded(folder, "run") == set()
     assert loaded(folder, "run") == set()

@@ -65,9 +65,7 @@ def _numbers(axis: NormalAxis) -> NDArray[np.int64]:
     return axis.indices if isinstance(axis, Indexed) else axis.start + axis.step * np.arange(axis.count, dtype=np.int64)
 
 
-def _points(
-    read: Read, picked: Picked, whole: list[NormalAxis], at: int, kept: tuple[int, ...]
-) -> NDArray[np.generic]:
+def _points(read: Read, picked: Picked, whole: list[NormalAxis], at: int, kept: tuple[int, ...]) -> NDArray[np.generic]:
     out = np.empty(kept, picked.base.dtype)
     walked = [_numbers(whole[d]) for d in picked.points]
     grid = picked.base.grid.dimensions

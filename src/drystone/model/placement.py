@@ -391,10 +391,10 @@ class Combined:
 
     ``coordinates`` holds decoded values of small arrays that were read at scan time (path to native array), among them
     the combine coordinates of the whole; emitters write these natively. ``equal`` are promises about arrays without a
-    joined axis that scans kept no values of. ``axis`` is the first of ``axes``. ``by_era`` is the same whole for outputs that
-    hold chunks as they are: arrays whose granules are stored in different ways are groups there, one for each run of granules
-    that agree; None where there is nothing to tell apart. ``origins`` are the first values of slot axes, by name; ``left_out`` names arrays that are
-    not in it, with the reason.
+    joined axis that scans kept no values of. ``axis`` is the first of ``axes``. ``by_era`` is the same whole for outputs
+    that hold chunks as they are: arrays whose granules are stored in different ways are groups there, one for each run of
+    granules that agree; None where there is nothing to tell apart. ``origins`` are the first values of slot axes, by
+    name; ``left_out`` names arrays that are not in it, with the reason.
     """
 
     groups: tuple[GroupSpec, ...]

@@ -22,8 +22,8 @@ def _kept(archive: Archive) -> dict[str, str]:
         return {}
     except ValueError as error:
         raise TableError(
-            f"{archive.store.url}/{archive.key('axes.json')} holds no JSON, so the origin of the slot axes is not known and places "
-            "would move; put it back from a copy, or give combine: along: origin",
+            f"{archive.store.url}/{archive.key('axes.json')} holds no JSON, so the origin of the slot axes is not known and "
+            "places would move; put it back from a copy, or give combine: along: origin",
             kind="axes-damaged",
         ) from error
     return {str(name): str(origin) for name, origin in found.items()}

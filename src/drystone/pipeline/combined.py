@@ -12,8 +12,8 @@ from drystone.fetch.fetcher import Fetcher
 from drystone.model.granule import Granule, Listed
 from drystone.model.placement import Combined
 from drystone.pipeline.archive import Archive
-from drystone.pipeline.granules import granule_rows
 from drystone.pipeline.axes import with_origins
+from drystone.pipeline.granules import granule_rows
 from drystone.pipeline.members import group_texts, members_of, merged_groups
 from drystone.pipeline.roots import roots_of_table
 from drystone.pipeline.scan import list_granules

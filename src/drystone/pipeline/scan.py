@@ -20,8 +20,8 @@ from drystone.model.chunk_rows import ScanResult
 from drystone.model.granule import Listed
 from drystone.model.progress import Progress, Silent
 from drystone.pipeline.archive import Archive
-from drystone.pipeline.versions import replaced
 from drystone.pipeline.granules import GranuleRow, granule_rows
+from drystone.pipeline.versions import replaced
 from drystone.protocols import Lister, Scanner, ScanOptions, Source
 from drystone.publish.lease import Lease
 from drystone.scan.hdf5.superblock import not_hdf5

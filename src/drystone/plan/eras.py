@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def with_eras(whole: Combined, joiner: Joiner, order: Order, joined: Joined) -> 
     for k in range(len(order.axes)):
         edges = _edges(apart, joined, order, k)
         if edges is not None and 2 < len(edges) <= MOST_ERAS + 1:
-            return _cut(whole, joiner, order, k, edges, apart, joined)
+            return _cut(whole, joiner, order, k, edges, apart)
     return None
 
 
@@ -73,14 +74,13 @@ def _cut(
     k: int,
     edges: list[int],
     apart: Mapping[str, CombinedArray],
-    joined: Joined,
 ) -> Combined:
     arrays = [a for a in whole.arrays if a.path not in apart]
     coordinates = dict(whole.coordinates)
     groups = list(whole.groups)
     notes: list[str] = []
     before: dict[str, str] = {}
-    for i, (start, stop) in enumerate(zip(edges, edges[1:], strict=False)):
+    for i, (start, stop) in enumerate(pairwise(edges)):
         part = restricted(order, k, start, stop)
         if not len(part.granule_id):
             continue

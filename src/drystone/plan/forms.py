@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from drystone.model.options import OutputOptions
-from drystone.model.placement import Combined, CombinedArray
-from drystone.plan.covered import with_coverage
+from drystone.model.placement import Combined
+from drystone.plan.coverage import with_coverage
 from drystone.plan.values import decoded, packed_or_refuse
 
 __all__ = ["form_of"]
@@ -27,14 +27,9 @@ def form_of(combined: Combined, output: OutputOptions) -> Combined:
     """
     if output.kind == "virtual":
         whole = combined.by_era or combined
-        whole = replace(whole, arrays=tuple(_virtual(a, output) for a in whole.arrays))
     else:
         change = {"decoded": decoded, "packed": packed_or_refuse}.get(output.values)
         whole = replace(combined, by_era=None)
         if change is not None:
             whole = replace(whole, arrays=tuple(a if a.path in whole.coordinates else change(a) for a in whole.arrays))
     return with_coverage(whole) if output.coverage else whole
-
-
-def _virtual(array: CombinedArray, output: OutputOptions) -> CombinedArray:
-    return array

@@ -12,7 +12,7 @@ from drystone.codecs.chain import Codec, CodecChain
 from drystone.errors import CombineError
 from drystone.grid.chunk_grid import ChunkGrid
 from drystone.model.options import CombineOptions
-from drystone.model.placement import Combined, CombinedArray, Equal, Placements
+from drystone.model.placement import CombinedArray, Equal, Placements
 from drystone.plan.differences import Reconciled, reconcile
 from drystone.plan.joined import joined_grid
 from drystone.plan.members import ArrayMembers
@@ -131,8 +131,8 @@ class Joiner:
             lacking = next(g for g in wanted.tolist() if g not in have)
             one, n = self.names[int(members.granule_id[0])], len(wanted) - len(members)
             raise CombineError(
-                f"{path} is in {one} and not in {self.names[lacking]} ({n} of {len(wanted)} granules lack it, or it was refused "
-                "there: see `drystone status`); let its places there read as missing with combine: {differences: "
+                f"{path} is in {one} and not in {self.names[lacking]} ({n} of {len(wanted)} granules lack it, or it was "
+                "refused there: see `drystone status`); let its places there read as missing with combine: {differences: "
                 "{missing_variable: fill}}, leave the variable out with combine: {variables: […]}, or those granules out",
                 kind="variable-missing",
                 variable=path,
@@ -149,8 +149,8 @@ class Joiner:
                 one, two = (self.names[int(members.granule_id[j])] for j in (0, i))
                 raise CombineError(
                     f"{members.path}: dimensions differ between granules: {base.dims} in {one}, {members.variants[v].dims} in "
-                    f"{two}; joined as they are, values would be wrong; leave the variable out with combine: {{variables: […]}}, "
-                    "or split the archive where it changes",
+                    f"{two}; joined as they are, values would be wrong; leave the variable out with combine: "
+                    "{variables: […]}, or split the archive where it changes",
                     kind="difference",
                     variable=members.path,
                     what="dimensions",

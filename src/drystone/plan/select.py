@@ -106,15 +106,17 @@ def _places(combined: Combined, name: str, size: int, what: Selection) -> _Taken
     if what.kind in ("index", "list", "points", "slice"):
         return _numbered(name, size, what)
     values, attributes = _coordinate(combined, name)
-    wanted = [None if v is None else _number(v, attributes, name, end=what.kind == "range" and i == 1)
+    wanted = [None if v is None else _number(v, attributes, end=what.kind == "range" and i == 1)
               for i, v in enumerate(what.values)]  # fmt: skip
     if what.kind == "range":
         low, high = wanted
-        inside = np.ones(size, np.bool_)
+        if isinstance(low, float | int) and isinstance(high, float | int) and low > high:
+            low, high = high, low
+        inside: NDArray[np.bool_] = np.ones(size, np.bool_)
         if low is not None:
-            inside &= values >= low
+            inside &= np.greater_equal(values, low)
         if high is not None:
-            inside &= values <= high
+            inside &= np.less_equal(values, high)
         places = np.flatnonzero(inside)
         if not len(places):
             raise _refused(name, f"no place lies between {what.values[0]} and {what.values[1]} (it goes from {values.min()} to "
@@ -123,7 +125,7 @@ def _places(combined: Combined, name: str, size: int, what: Selection) -> _Taken
             raise _refused(name, "its coordinate neither rises nor falls, so a range of values is no range of places")
         return _Taken(places[:: what.step].astype(np.int64))
     places = np.array([_find(name, values, w, v) for w, v in zip(wanted, what.values, strict=True)], np.int64)
-    return _Taken(places, dropped=what.kind == "value")
+    return _Taken(places, dropped=what.kind == "value", points=what.kind == "point_values")
 
 
 def _numbered(name: str, size: int, what: Selection) -> _Taken:
@@ -148,7 +150,7 @@ def _coordinate(combined: Combined, name: str) -> tuple[NDArray[np.generic], Att
 
 
 def _find(name: str, values: NDArray[np.generic], wanted: float | str | None, said: object) -> int:
-    hits = np.flatnonzero(values == wanted)
+    hits = np.flatnonzero(values == np.asarray(wanted))
     if len(hits):
         return int(hits[0])
     near = ""
@@ -160,8 +162,8 @@ def _find(name: str, values: NDArray[np.generic], wanted: float | str | None, sa
 _ISO = re.compile(r"^\d{4}(-\d{2}(-\d{2}([T ].*)?)?)?$")
 
 
-def _number(value: str | float, attributes: Attributes, name: str, *, end: bool) -> float | str:
-    """A value as the coordinate stores it: times in its units and calendar, a date as the end of a range to its last instant."""
+def _number(value: str | float, attributes: Attributes, *, end: bool) -> float | str:
+    """A value as the coordinate stores it: times in its units and calendar; a date that ends a range to its last instant."""
     if not isinstance(value, str) or not _ISO.match(value):
         return value
     units = attributes.get("units")
@@ -247,13 +249,13 @@ def _cropped(array: CombinedArray, d: int, start: int, stop: int) -> CombinedArr
     whole = Tile((0,) * len(shape), tuple(0 if i == p.axis else n for i, n in enumerate(array.shape)), (0,) * len(shape))
     tiles, kept = [], []
     for number, tile in enumerate(p.tiles or (whole,)):
-        first, last = max(tile.dest[d], start), min(tile.dest[d] + tile.count[d], stop)
-        if first < last:
+        begin, end = max(tile.dest[d], start), min(tile.dest[d] + tile.count[d], stop)
+        if begin < end:
             kept.append(number)
-            tiles.append(_set(tile, d, tile.src_offset[d] + first - tile.dest[d], last - first, first - start))
-    number = p.tile if len(p.tile) else np.zeros(len(p), np.int32)
-    rows = np.flatnonzero(np.isin(number, kept))
-    new = np.searchsorted(np.array(kept), number[rows]).astype(np.int32)
+            tiles.append(_set(tile, d, tile.src_offset[d] + begin - tile.dest[d], end - begin, begin - start))
+    numbers = p.tile if len(p.tile) else np.zeros(len(p), np.int32)
+    rows = np.flatnonzero(np.isin(numbers, kept))
+    new = np.searchsorted(np.array(kept), numbers[rows]).astype(np.int32)
     placements = Placements(
         p.axis, p.granule_id[rows], p.src_offset[rows], p.count[rows], p.dest[rows], p.variant[rows], tuple(tiles), new
     )
@@ -295,8 +297,8 @@ def _picked(array: CombinedArray, rest: Mapping[int, _Taken]) -> CombinedArray:
         dims=_dims(array.dims, rest),
         shape=tuple(shape),
         grid=ChunkGrid.regular(tuple(shape), tuple(chunk)),
-        unaligned=f"{array.path}: what is selected of it is no run of whole chunks, so its bytes are no chunks of one Zarr array; "
-        "publish it as a store (rechunk)",
+        unaligned=f"{array.path}: what is selected of it is no run of whole chunks, so its bytes are no chunks of one Zarr "
+        "array; publish it as a store (rechunk)",
         placements=placements,
         source=array.inner,
         picked=Picked(array, places, dropped, points),

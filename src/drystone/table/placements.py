@@ -15,6 +15,7 @@ import pyarrow as pa
 from drystone.errors import TableError
 from drystone.model.placement import Placements, Tile
 from drystone.storage.store import Store
+from drystone.table.arrow import DTYPES, column, numbers, texts
 from drystone.table.commit import put_part
 from drystone.table.log import DeltaLog
 from drystone.table.schema import PLACEMENTS
@@ -90,13 +91,13 @@ def _changes(store: Store, log: DeltaLog, release: int, placements: Mapping[str,
         place = [(old if end else new).get(n) for n, end in zip(rows["tile"].tolist(), ends.tolist(), strict=True)]
         order = np.argsort(_keys(rows), kind="stable")
         rows, ends, place = rows[order], ends[order], [place[i] for i in order.tolist()]
-        columns = {n: pa.array(np.ascontiguousarray(rows[n])) for n in _STATE}
+        columns = {n: column(np.ascontiguousarray(rows[n])) for n in _STATE}
         since = np.full(len(rows), release, np.int32)
         columns |= {
-            "place": pa.array(place, pa.string()) if new or old else pa.nulls(len(rows), pa.string()),
-            "array_id": pa.array(np.full(len(rows), number, np.int32)),
-            "valid_from": pa.array(since),
-            "valid_to": pa.array(since, mask=~ends),
+            "place": texts(place, pa.string()) if new or old else pa.nulls(len(rows), pa.string()),
+            "array_id": column(np.full(len(rows), number, np.int32)),
+            "valid_from": column(since),
+            "valid_to": column(since, ~ends),
         }
         yield pa.table([columns[n] for n in PLACEMENTS.names], schema=PLACEMENTS)
 
@@ -108,7 +109,7 @@ def _same(store: Store, log: DeltaLog, release: int, pieces: list[pa.Table]) -> 
     return bool(found.sort_by(order).combine_chunks().equals(pa.concat_tables(pieces).sort_by(order).combine_chunks()))
 
 
-_DTYPE = np.dtype([(n, PLACEMENTS.field(n).type.to_pandas_dtype()) for n in _STATE])
+_DTYPE = np.dtype([(n, DTYPES[PLACEMENTS.field(n).type]) for n in _STATE])
 
 
 def _as_state(p: Placements) -> np.ndarray:
@@ -137,15 +138,15 @@ def _state(store: Store, log: DeltaLog, number: int, release: int) -> tuple[np.n
     ended: list[np.ndarray] = []
     places: list[pa.Array] = []
     for batch in part_by_part(store, log, ("array_id", "valid_from", "valid_to", "place", *_STATE), chosen=chosen):
-        first = batch.column("valid_from").to_numpy()
-        keep = np.flatnonzero((batch.column("array_id").to_numpy() == number) & (first <= release))
+        first = numbers(batch.column("valid_from"))
+        keep = np.flatnonzero((numbers(batch.column("array_id")) == number) & (first <= release))
         piece = np.zeros(len(keep), _DTYPE)
         for name in _STATE:
-            piece[name] = batch.column(name).to_numpy()[keep]
+            piece[name] = numbers(batch.column(name))[keep]
         pieces.append(piece)
-        places.append(batch.column("place").take(pa.array(keep)))
+        places.append(batch.column("place").take(column(keep)))
         since.append(first[keep])
-        ended.append(batch.column("valid_to").is_valid().to_numpy(zero_copy_only=False)[keep])
+        ended.append(numbers(batch.column("valid_to").is_valid())[keep])
     if not pieces:
         return np.zeros(0, _DTYPE), {}
     state, start, end = np.concatenate(pieces), np.concatenate(since), np.concatenate(ended)
@@ -153,7 +154,7 @@ def _state(store: Store, log: DeltaLog, number: int, release: int) -> tuple[np.n
     keys = _keys(state[order])
     newest = order[np.r_[keys[1:] != keys[:-1], True]] if len(order) else order
     valid = newest[~end[newest]]
-    said = pa.concat_arrays(places).take(pa.array(valid)).to_pylist() if any(p.null_count < len(p) for p in places) else []
+    said = pa.concat_arrays(places).take(column(valid)).to_pylist() if any(p.null_count < len(p) for p in places) else []
     return state[valid], {int(n): text for n, text in zip(state["tile"][valid], said, strict=False) if text is not None}
 
 
@@ -161,5 +162,5 @@ def _arrays_before(store: Store, log: DeltaLog, release: int) -> set[int]:
     live = log.live()
     out: set[int] = set()
     for batch in part_by_part(store, log, ("array_id",), chosen=live.low["valid_from"] < release):
-        out.update(np.unique(batch.column("array_id").to_numpy()).tolist())
+        out.update(np.unique(numbers(batch.column("array_id"))).tolist())
     return out
