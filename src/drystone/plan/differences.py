@@ -59,6 +59,8 @@ class Reconciled:
         What was left out or taken from the first granule, for people.
     apart
         Why there is no one array by value either, only groups (``era`` for units or attributes, which nothing converts).
+    by_era
+        Whether every difference found is one that policies let groups tell apart.
     """
 
     dtype: np.dtype
@@ -73,6 +75,7 @@ class Reconciled:
     keys: tuple[str, ...]
     notes: tuple[str, ...] = ()
     apart: str | None = None
+    by_era: bool = False
 
 
 def reconcile(
@@ -223,6 +226,7 @@ def _assembled(variants: Variants, findings: Findings, out: Rewriting) -> Reconc
         findings.keys(len(variants.specs)),
         tuple(findings.notes),
         findings.apart,
+        findings.by_era,
     )
 
 

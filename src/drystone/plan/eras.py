@@ -31,11 +31,11 @@ MOST_ERAS = 100  # more runs than this are no eras but a mixture, which nobody c
 
 def with_eras(whole: Combined, joiner: Joiner, order: Order, joined: Joined) -> Combined | None:
     """The whole with arrays that need eras cut into them; None where none does, or no axis tells the runs apart."""
-    apart = {a.path: a for a in whole.arrays if _needs(a, joined)}
+    apart = {a.path: a for a in (*whole.arrays, *joined.apart) if _needs(a, joined)}
     for k in range(len(order.axes)):
         edges = _edges(apart, joined, order, k)
         if edges is not None and 2 < len(edges) <= MOST_ERAS + 1:
-            return _cut(whole, joiner, order, k, edges, apart)
+            return _cut(whole, joiner, order, k, edges, apart, joined.keys)
     return None
 
 
@@ -74,6 +74,7 @@ def _cut(
     k: int,
     edges: list[int],
     apart: Mapping[str, CombinedArray],
+    known: Mapping[str, tuple[str, ...]],
 ) -> Combined:
     arrays = [a for a in whole.arrays if a.path not in apart]
     coordinates = dict(whole.coordinates)
@@ -85,7 +86,7 @@ def _cut(
         if not len(part.granule_id):
             continue
         mine = joiner.arrays(part, frozenset(apart))
-        keys = {a.path: mine.keys[a.path][int(a.placements.variant[0])] for a in mine.arrays if len(a.placements)}
+        keys = {path: known[path][_variant_at(a, order.axes[k].name, start)] for path, a in apart.items()}
         words = sorted({w for path, key in keys.items() if path in before for w in changed(before[path], key)})
         before |= keys
         name = f"era-{i + 1}{''.join(f'-{w}' for w in words)}"
@@ -105,6 +106,14 @@ def _cut(
         warnings=(*whole.warnings, *notes),
         by_era=None,
     )
+
+
+def _variant_at(array: CombinedArray, axis_name: str, start: int) -> int:
+    """The variant of the first granule from a place on."""
+    axis, p = array.dims.index(axis_name), array.placements
+    dest = p.dest if axis == p.axis else np.array([t.dest[axis] for t in p.tiles], np.int64)[p.tile]
+    after = np.flatnonzero((dest >= start) & (p.count > 0))
+    return int(p.variant[after[np.argmin(dest[after])]])
 
 
 def _add(

@@ -80,6 +80,14 @@ class Findings:
         return True
 
     @property
+    def by_era(self) -> bool:
+        """Whether every difference may be told apart by groups."""
+        topics = {topic for topic, _ in self._told.values()}
+        if any(len({self._keys[v].get(w) for v in self._keys}) > 1 for v in self._keys for w in self._keys[v] if w not in self._told):
+            topics.add("codec")  # chunk lengths along joined axes
+        return all(self.policy(t) == "era" for t in topics)
+
+    @property
     def storage(self) -> str | None:
         """Why no one virtual array holds all: what the first granule that differs says differently."""
         for v in self.variants.used:

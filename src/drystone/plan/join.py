@@ -29,7 +29,8 @@ _MOST_WRITTEN = 64 << 20  # bytes of joined values that outputs write natively
 class Joined:
     """The arrays of a whole, what scans kept of them, and what is to be told or proved.
 
-    ``keys`` has for each array, by path, a key a variant: granules of equal keys may share a virtual array.
+    ``keys`` has for each array that may be cut into eras, by path, a key a variant: granules of equal keys may share a virtual
+    array. ``apart`` are arrays that only eras can hold.
     """
 
     arrays: tuple[CombinedArray, ...]
@@ -38,6 +39,7 @@ class Joined:
     notes: tuple[str, ...]
     left_out: tuple[str, ...]
     keys: Mapping[str, tuple[str, ...]]
+    apart: tuple[CombinedArray, ...] = ()
 
 
 @dataclass(slots=True)
@@ -48,6 +50,7 @@ class _Parts:
     notes: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    apart: list[CombinedArray] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,15 @@ class Joiner:
                 parts.arrays.append(made_array(axis, self.members.get(axis.path)))
                 parts.coordinates[axis.path] = np.asarray(axis.values)
         arrays = tuple(sorted(parts.arrays, key=lambda a: a.path))
-        return Joined(arrays, parts.coordinates, tuple(parts.equal), tuple(parts.notes), tuple(parts.left_out), parts.keys)
+        return Joined(
+            arrays,
+            parts.coordinates,
+            tuple(parts.equal),
+            tuple(parts.notes),
+            tuple(parts.left_out),
+            parts.keys,
+            tuple(parts.apart),
+        )
 
     def _join(self, path: str, order: Order, parts: _Parts) -> None:
         members = self._present(path, order)
@@ -114,10 +125,15 @@ class Joiner:
             parts.left_out.append(lack)
             return
         parts.equal.extend(self._same(path, members, placed))
+        if one.by_era:
+            parts.keys[path] = one.keys
+        if one.apart is not None:
+            parts.left_out.append(f"{one.apart}; it is left out but in groups")
+            parts.apart.append(array)
+            return
         if values is not None:
             parts.coordinates[path] = values
         parts.arrays.append(array)
-        parts.keys[path] = one.keys
 
     def _present(self, path: str, order: Order) -> ArrayMembers | None:
         """The array's members among the order's granules."""
