@@ -159,7 +159,7 @@ def _part(a: CombinedArray, path: str, axis_name: str, span: tuple[int, int], va
             dest=first - span[0],
             variant=p.variant[rows],
         )
-    elif axis is not None:
+    elif axis is not None and not a.made:
         raise CombineError(f"{a.path}: a coordinate placed in tiles has no part for an era", kind="era", variable=a.path)
     grid = ChunkGrid.regular(values.shape, tuple(max(1, n) for n in values.shape))
     return replace(a, path=path, source=a.inner, shape=values.shape, placements=p, grid=grid)

@@ -7,11 +7,10 @@ stays virtual. Anything else makes a *picked* array: one that names, axis by axi
 
 from __future__ import annotations
 
-import calendar as months
-import datetime as dt
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,7 @@ from drystone.model.attributes import Attributes
 from drystone.model.options import Selection
 from drystone.model.placement import Combined, CombinedArray, Picked, Placements, Tile
 from drystone.plan.joined import joined_grid
+from drystone.plan.order_times import from_iso, month_start, parse_clock
 
 __all__ = ["select"]
 
@@ -166,25 +166,25 @@ def _number(value: str | float, attributes: Attributes, *, end: bool) -> float |
     """A value as the coordinate stores it: times in its units and calendar; a date that ends a range to its last instant."""
     if not isinstance(value, str) or not _ISO.match(value):
         return value
-    units = attributes.get("units")
-    if units is None or " since " not in str(units.value):
+    units, said = attributes.get("units"), attributes.get("calendar")
+    clock = None if units is None else parse_clock(str(units.value), None if said is None else str(said.value))
+    if clock is None:
         return value
-    import cftime
-
-    said = attributes.get("calendar")
-    calendar = "standard" if said is None else str(said.value)
-    parts = [int(p) for p in re.split(r"[-T :.]", value.rstrip("Z")) if p]
-    filled = [*parts, *[1, 1, 1][len(parts) :]] if len(parts) < 3 else parts
-    if end and len(parts) < 4:
-        filled = [*_last_day(parts), 23, 59, 59, 999999]
-    return float(cftime.date2num(cftime.datetime(*filled, calendar=calendar), str(units.value), calendar))
+    time = from_iso(f"{value}-01-01" if len(value) == 4 else value, clock.calendar)
+    if time is None:
+        raise CombineError(f"select: {value} is no time of the calendar {clock.calendar}", kind="select")
+    if end and len(value) <= len("2000-01-01"):
+        time = _next(value, time, clock.calendar) - 1
+    return float(Fraction(time - clock.epoch, clock.unit))
 
 
-def _last_day(parts: list[int]) -> list[int]:
-    year, month = parts[0], parts[1] if len(parts) > 1 else 12
-    if len(parts) > 2:
-        return parts[:3]
-    return [year, month, months.monthrange(max(year, dt.MINYEAR), month)[1]]
+def _next(text: str, time: int, calendar: str) -> int:
+    """The first instant after the year, month or day that a date names."""
+    parts = [int(p) for p in text.split("-")]
+    if len(parts) == 3:
+        return time + 86_400_000_000_000
+    month = parts[0] * 12 + (parts[1] if len(parts) == 2 else 12)
+    return int(month_start(np.array([month]), calendar)[0])
 
 
 def _values(values: np.ndarray, dims: tuple[str, ...], taken: Mapping[str, _Taken]) -> np.ndarray:
@@ -291,7 +291,8 @@ def _picked(array: CombinedArray, rest: Mapping[int, _Taken]) -> CombinedArray:
         chunk.append(max(1, min(size, edge)))
     ids, at = np.unique(array.placements.granule_id, return_index=True)
     zero = np.zeros(len(ids), np.int64)
-    placements = Placements(None, ids, zero, zero + 1, zero, array.placements.variant[at])
+    # one row for each granule that it is read from; where they land, the array that is picked from knows
+    placements = Placements(None, ids, zero, zero + 1, np.arange(len(ids)), array.placements.variant[at])
     return replace(
         array,
         dims=_dims(array.dims, rest),
