@@ -78,6 +78,7 @@ def plan_lines(plan: RunPlan) -> list[str]:
         out += ["", f"{o.output.kind} {o.output.form} at {o.output.at}"]
         for a in o.arrays:
             out += _array_lines(a, o.combined.array(a.path))
+        out += [f"  note: {n}" for n in o.notes()]
     return out
 
 
@@ -101,6 +102,8 @@ def _array_lines(a: PlannedArray, array: CombinedArray) -> list[str]:
             f"decodes {size_text(a.raw_bytes * t.amplification)}, no temporary copy"
         ),
     ]
+    if array.unaligned is not None:
+        lines.append(f"    no virtual form: {array.unaligned.removeprefix(f'{a.path}: ')}")
     if a.reads:
         lines.append(f"    {'read':<18}{'chunks':>18}{'requests':>18}{'decoded':>24}{'per wanted byte':>20}")
     for before, after in a.reads:
