@@ -93,6 +93,7 @@ def verify_one(
         arrays=tuple(arrays),
         progress=progress or Silent(),
         version=version,
+        differences=archive.config.combine.differences,
         options={archive.places.store(name).url: place.options for name, place in archive.places.by_name.items()},
     )
     if not report.ok:

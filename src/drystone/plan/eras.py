@@ -1,9 +1,10 @@
 """Eras: runs of granules that agree, each a group of its own in outputs that hold chunks as they are.
 
 An array whose granules are stored, packed or marked in different ways is no one Zarr array. Where its policy is ``era``,
-every run of granules that agree is one: a group ``/era-1``, ``/era-2-codecs``, …, named for what changed since the one
-before, with all such arrays, the coordinates of the run and those of the other dimensions. Arrays that need no eras stay
-where they are, whole. All arrays that need them share the same runs, so each group is a dataset.
+every run of granules that agree is a group ``/era-1``, ``/era-2-codecs``, …, named for what changed since the one before. A
+group is a whole dataset: all arrays of the joined axis, and the coordinates of other dimensions. What has no part in the axis
+stays in the root, which then has no joined axis of its own: a group whose axis had another length than its parent's would be
+no tree that xarray opens.
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from drystone.errors import CombineError
-from drystone.grid.chunk_grid import ChunkGrid
 from drystone.model.array import GroupSpec
 from drystone.model.attributes import Attributes
 from drystone.model.placement import Combined, CombinedArray
@@ -76,25 +75,31 @@ def _cut(
     apart: Mapping[str, CombinedArray],
     known: Mapping[str, tuple[str, ...]],
 ) -> Combined:
-    arrays = [a for a in whole.arrays if a.path not in apart]
-    coordinates = dict(whole.coordinates)
-    groups = list(whole.groups)
+    axis = order.axes[k].name
+    static = [a for a in whole.arrays if axis not in a.dims and a.path not in apart]
+    paths = frozenset(a.path for a in whole.arrays if axis in a.dims) | frozenset(apart)
+    arrays, groups = list(static), list(whole.groups)
+    coordinates = {a.path: whole.coordinates[a.path] for a in static if a.path in whole.coordinates}
     notes: list[str] = []
     before: dict[str, str] = {}
     for i, (start, stop) in enumerate(pairwise(edges)):
         part = restricted(order, k, start, stop)
         if not len(part.granule_id):
             continue
-        mine = joiner.arrays(part, frozenset(apart))
-        keys = {path: known[path][_variant_at(a, order.axes[k].name, start)] for path, a in apart.items()}
+        mine = joiner.arrays(part, paths)
+        keys = {path: known[path][_variant_at(a, axis, start)] for path, a in apart.items()}
         words = sorted({w for path, key in keys.items() if path in before for w in changed(before[path], key)})
         before |= keys
-        name = f"era-{i + 1}{''.join(f'-{w}' for w in words)}"
-        _add(name, whole, mine, k, (start, stop), order, arrays, coordinates)
-        groups += _groups(name, whole, mine.arrays, order.axes[k].name, (start, stop), words)
+        name = f"era-{i + 1}{''.join(f'-{w}' for w in words)}".replace(" ", "-")
+        for a in (*mine.arrays, *static):
+            arrays.append(replace(a, path=f"/{name}{a.path}", source=a.inner))
+            values = mine.coordinates.get(a.path, coordinates.get(a.path))
+            if values is not None:
+                coordinates[f"/{name}{a.path}"] = values
+        groups += _groups(name, whole, (*mine.arrays, *static), (axis, start, stop), words)
         first = joiner.names[int(part.granule_id[0])]
         notes.append(
-            f"/{name}: places {start} to {stop} of {order.axes[k].name}, from {first} on"
+            f"/{name}: places {start} to {stop} of {axis}, from {first} on"
             + (f": {', '.join(words)} changed" if words else "")
             + f" ({', '.join(sorted(apart))})"
         )
@@ -116,60 +121,11 @@ def _variant_at(array: CombinedArray, axis_name: str, start: int) -> int:
     return int(p.variant[after[np.argmin(dest[after])]])
 
 
-def _add(
-    name: str,
-    whole: Combined,
-    mine: Joined,
-    k: int,
-    span: tuple[int, int],
-    order: Order,
-    arrays: list[CombinedArray],
-    coordinates: dict[str, np.ndarray],
-) -> None:
-    """An era's arrays, and what gives them their place: the run's part of coordinates, and other dimensions' whole ones."""
-    for a in mine.arrays:
-        arrays.append(replace(a, path=f"/{name}{a.path}", source=a.inner))
-        if a.path in mine.coordinates:
-            coordinates[f"/{name}{a.path}"] = mine.coordinates[a.path]
-    dims = {d for a in mine.arrays for d in a.dims}
-    here = {a.path for a in mine.arrays}
-    for a in whole.arrays:
-        values = whole.coordinates.get(a.path)
-        if values is None or a.path in here or not set(a.dims) <= dims or a.path.startswith("/era-"):
-            continue
-        axis_name = order.axes[k].name
-        at = tuple(slice(*span) if d == axis_name else slice(None) for d in a.dims)
-        part = np.ascontiguousarray(values[at])
-        coordinates[f"/{name}{a.path}"] = part
-        arrays.append(_part(a, f"/{name}{a.path}", axis_name, span, part))
-
-
-def _part(a: CombinedArray, path: str, axis_name: str, span: tuple[int, int], values: np.ndarray) -> CombinedArray:
-    """A coordinate's part in a run: placements moved and clipped, so that a witness can still compare it."""
-    p, axis = a.placements, a.dims.index(axis_name) if axis_name in a.dims else None
-    if axis is not None and p.axis == axis and not p.is_tiled:
-        rows = p.overlapping(*span)
-        first = np.maximum(p.dest[rows], span[0])
-        last = np.minimum(p.dest[rows] + p.count[rows], span[1])
-        p = replace(
-            p,
-            granule_id=p.granule_id[rows],
-            src_offset=p.src_offset[rows] + first - p.dest[rows],
-            count=last - first,
-            dest=first - span[0],
-            variant=p.variant[rows],
-        )
-    elif axis is not None and not a.made:
-        raise CombineError(f"{a.path}: a coordinate placed in tiles has no part for an era", kind="era", variable=a.path)
-    grid = ChunkGrid.regular(values.shape, tuple(max(1, n) for n in values.shape))
-    return replace(a, path=path, source=a.inner, shape=values.shape, placements=p, grid=grid)
-
-
 def _groups(
-    name: str, whole: Combined, arrays: tuple[CombinedArray, ...], axis: str, span: tuple[int, int], words: list[str]
+    name: str, whole: Combined, arrays: tuple[CombinedArray, ...], run: tuple[str, int, int], words: list[str]
 ) -> list[GroupSpec]:
     """The era's groups: as those of the whole, with the run in the attributes of its root."""
-    said = {"drystone_era": f"{axis} {span[0]} to {span[1]}" + (f"; changed: {', '.join(words)}" if words else "")}
+    said = {"drystone_era": f"{run[0]} {run[1]} to {run[2]}" + (f"; changed: {', '.join(words)}" if words else "")}
     paths = {"/"} | {g for a in arrays for g in _above(a.group)}
     out = []
     for g in whole.groups:

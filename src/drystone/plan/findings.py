@@ -83,7 +83,8 @@ class Findings:
     def by_era(self) -> bool:
         """Whether every difference may be told apart by groups."""
         topics = {topic for topic, _ in self._told.values()}
-        if any(len({self._keys[v].get(w) for v in self._keys}) > 1 for v in self._keys for w in self._keys[v] if w not in self._told):
+        untold = {w for key in self._keys.values() for w in key if w not in self._told}
+        if any(len({key.get(w) for key in self._keys.values()}) > 1 for w in untold):
             topics.add("codec")  # chunk lengths along joined axes
         return all(self.policy(t) == "era" for t in topics)
 
