@@ -192,9 +192,11 @@ def test_a_granule_that_changes_after_the_scan_is_refused_by_name(archive):
 
 
 def test_packing_that_differs_is_refused_with_both_granules(archive):
-    """What peers publish as silent wrong numbers."""
+    """What peers publish as silent wrong numbers, where the config wants no other."""
     folder, _ = archive
     archives.write_day(folder / "raw/day0024.nc", 24, 3, scale=0.02)
+    config = folder / "little.yaml"
+    config.write_text(config.read_text() + "combine: {differences: {packing: refuse}}\n")
     with pytest.raises(CombineError, match=r"scale_factor.*day0000\.nc.*day0024\.nc"):
         drystone.run(folder / "little.yaml")
     assert not (folder / "out").exists()

@@ -12,7 +12,7 @@ from drystone.errors import CombineError
 from drystone.model.array import ArraySpec
 from drystone.model.attributes import Attributes
 from drystone.model.chunk_rows import ChunkRows, ScannedArray, ScanResult
-from drystone.model.options import AxisOptions, CombineOptions
+from drystone.model.options import AxisOptions, CombineOptions, DifferenceOptions
 from drystone.plan.combine import combine
 from drystone.plan.members import from_scans
 
@@ -91,14 +91,15 @@ def test_granules_land_by_coordinate_whatever_their_listed_order(counts, rng, ch
         ("scale_factor", np.float32(0.01), np.float64(0.01)),
         ("_FillValue", np.int16(-999), np.int16(-32768)),
         ("units", "K", "degC"),
-        ("add_offset", np.float32(0), None),
+        ("add_offset", np.float32(1), None),
     ],
 )
 def test_what_would_change_values_is_refused_by_name(key, a, b):
     """Both granules, the variable and both values are in the message."""
     attributes = [{key: v} if v is not None else {} for v in (a, b)]
+    refuse = DifferenceOptions(packing="refuse", fill="refuse")
     with pytest.raises(CombineError) as caught:
-        whole({0: granule(0, 2, **attributes[0]), 1: granule(2, 2, **attributes[1])})
+        whole({0: granule(0, 2, **attributes[0]), 1: granule(2, 2, **attributes[1])}, differences=refuse)
     text = str(caught.value)
     assert caught.value.kind == "difference"
     assert all(part in text for part in ("/v", key, "raw:0.nc", "raw:1.nc"))
@@ -123,8 +124,10 @@ def test_a_variable_that_one_granule_lacks_is_refused():
     """A gap would pass for data."""
     lacking = granule(2, 2)
     lacking = ScanResult("hdf5", (), tuple(a for a in lacking.arrays if a.spec.path != "/v"))
-    with pytest.raises(CombineError, match=r"/v is in raw:0.nc and not in raw:1.nc"):
+    with pytest.raises(CombineError, match=r"/v: raw:1.nc .*no _FillValue"):
         whole({0: granule(0, 2), 1: lacking})
+    with pytest.raises(CombineError, match=r"/v is in raw:0.nc and not in raw:1.nc"):
+        whole({0: granule(0, 2), 1: lacking}, differences=DifferenceOptions(missing_variable="refuse"))
 
 
 def test_a_static_coordinate_that_differs_is_refused():

@@ -58,6 +58,7 @@ __all__ = [
     "strict_json",
 ]
 
+_NAMING = ("coordinates", "bounds", "climatology", "grid_mapping", "ancillary_variables")
 NATIVE_LIMIT = 16 << 20  # bytes of an array that is written natively because no reference can say it
 
 
@@ -205,7 +206,8 @@ def layouts(
     """The layout of every array that this Zarr version can hold, and the reason for every other.
 
     Coordinates whose values are known and text are native; so is an array of at most 16 MiB that no reference can say, and
-    any that no granule holds.
+    any that no granule holds. Where granules' chunks make no grid, only what describes other arrays (bounds, auxiliary
+    coordinates) is written natively: a field is refused, since who asks for references wants no copy.
 
     Parameters
     ----------
@@ -246,7 +248,8 @@ def _layout(array: CombinedArray, combined: Combined, version: int, compressor: 
     try:
         virtual = _virtual(array, gaps, version, options)
     except UnsupportedError as error:
-        if math.prod(array.shape) * array.dtype.itemsize > NATIVE_LIMIT:
+        too_large = math.prod(array.shape) * array.dtype.itemsize > NATIVE_LIMIT
+        if too_large or (error.kind == "unaligned" and not _describes(array, combined)):
             raise
         try:
             _prove(native, version)
@@ -254,6 +257,18 @@ def _layout(array: CombinedArray, combined: Combined, version: int, compressor: 
             raise error from None
         return native
     return virtual
+
+
+def _describes(array: CombinedArray, combined: Combined) -> bool:
+    """Whether an array has at most one axis, or others name it as what gives them their meaning."""
+    if len(array.shape) < 2:
+        return True
+    for other in combined.arrays:
+        for key in _NAMING:
+            value = other.attributes.get(key)
+            if value is not None and value.dtype == "text" and array.name in " ".join(value.text).split():
+                return True
+    return False
 
 
 def _virtual(array: CombinedArray, gaps: Coverage | None, version: int, options: Mapping[str, object]) -> Layout:

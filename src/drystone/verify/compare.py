@@ -176,7 +176,8 @@ def number(value: object, integer: bool) -> object:
         return float(value)
     if integer and value.lstrip("-").isdigit():
         return int(value)
-    return struct.unpack("<d", _from_base64(value) or b"")[0]
+    raw = _from_base64(value)
+    return struct.unpack("<d", raw)[0] if raw is not None and len(raw) == 8 else value
 
 
 def _from_base64(value: object) -> bytes | None:

@@ -252,7 +252,7 @@ def _gap(a: CombinedArray) -> tuple[bytes | None, bool]:
         return value.encode(), True
     if isinstance(value, str) and a.dtype.kind == "S":
         return np.asarray(value.encode("latin-1", "replace")).astype(a.dtype).tobytes(), True
-    if value is not None and np.size(value) == 1 and np.asarray(value).dtype.kind in "biufc" and a.dtype.kind in "biufc":
+    if value is not None and np.size(value) == 1 and np.asarray(value).dtype.kind in "biuf" and a.dtype.kind in "biufc":
         with np.errstate(invalid="ignore", over="ignore"):
             return np.asarray(value).reshape(()).astype(a.dtype).tobytes(), True
     if a.dtype.kind in "fc":
