@@ -210,7 +210,7 @@ def write_day(path: Path, time: np.ndarray, seed: int = 0, **changes: object) ->
     ("times", "words"),
     [
         ([[0.0, 1.0], [3.0, 2.0]], r"rises in files:g0\.nc and falls in files:g1\.nc"),
-        ([[0.0, 5.0], [2.0]], r"g0\.nc and files:g1\.nc overlap along time: 2000-01-03T00:00:00 .*between 2000-01-01T00:00:00 and 2000-01-06"),
+        ([[0.0, 5.0], [2.0]], r"g0\.nc and files:g1\.nc overlap along time: 2000-01-03T00.*between 2000-01-01T"),
         ([[0.0, 1.0], [1.0, 2.0]], r"g0\.nc and files:g1\.nc both hold time = 2000-01-02T00:00:00"),
         ([[0.0, 1.0], [np.nan]], r"g1\.nc: time at 0 is nan"),
         ([[0.0, 0.0, 1.0], [5.0]], r"g0\.nc: time holds 2000-01-01T00:00:00 twice, at 0 and 1"),
