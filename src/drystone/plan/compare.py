@@ -1,9 +1,7 @@
-"""What must be equal for granules of one array to be one array.
+"""The distinct specs of one array, paired with the granules that have them, and how differences are told.
 
-Compared by what decides values, not by text: element type, dimensions, sizes off the axis, packing, ``_FillValue``,
-units and calendar. A difference is refused by name with both granules, both values and the ways out. Differences that
-change no value (history, creation date) are dropped from the result with a note; differences of storage (codecs, chunk
-shape, byte order, storage fill) leave values alone but rule out one virtual array, and say so.
+What is compared are values, not text: attributes by type and bits, and the specs of bounds together with those of the
+coordinate that gives them their units. What a difference means is :mod:`~drystone.plan.differences`'s.
 """
 
 from __future__ import annotations
@@ -24,12 +22,9 @@ __all__ = [
     "VALUE_ATTRIBUTES",
     "Variants",
     "canonical",
-    "check_variant",
-    "merge_attributes",
     "refusal",
     "same",
     "show",
-    "storage_difference",
     "variants_of",
 ]
 
@@ -74,58 +69,6 @@ def refusal(path: str, what: str, one: str, a: str, two: str, b: str, ways: str)
         value=a,
         other_value=b,
     )
-
-
-def check_variant(base: ArraySpec, other: ArraySpec, axis: str | None, one: str, two: str) -> None:
-    """Refuse what would change values.
-
-    Parameters
-    ----------
-    base, other
-        Specs of one array in two granules named ``one`` and ``two``.
-    axis
-        The combine axis, whose size may differ.
-
-    Raises
-    ------
-    CombineError
-        ``difference``, naming both granules and both values.
-    """
-    path = base.path
-    leave = "leave the variable out with combine: {variables: […]}, or split the archive where it changes"
-    if base.dims != other.dims:
-        raise refusal(path, "dimensions", one, str(base.dims), two, str(other.dims), leave)
-    if base.native_dtype != other.native_dtype:
-        raise refusal(path, "element type", one, str(base.native_dtype), two, str(other.native_dtype), leave)
-    for name, n, m in zip(base.dims, base.shape, other.shape, strict=True):
-        if name != axis and n != m:
-            raise refusal(path, f"size of {name}", one, str(n), two, str(m), leave)
-    for key in VALUE_ATTRIBUTES:
-        a, b = base.attributes.get(key), other.attributes.get(key)
-        if a != b:
-            raise refusal(path, key, one, show(a), two, show(b), leave)
-
-
-def merge_attributes(variants: tuple[ArraySpec, ...]) -> tuple[Attributes, tuple[str, ...]]:
-    """Attributes that all variants share, and the names of those dropped because they differ."""
-    base = variants[0].attributes
-    dropped = {k for k in base for v in variants[1:] if v.attributes.get(k) != base[k]}
-    dropped |= {k for v in variants[1:] for k in v.attributes if k not in base}
-    return base.without(*dropped), tuple(sorted(dropped))
-
-
-def storage_difference(base: ArraySpec, other: ArraySpec, axis: int | None) -> str | None:
-    """Why two variants cannot be one virtual array, though their values fit; None where they can."""
-    if base.codecs.signature() != other.codecs.signature():
-        return f"codecs {base.codecs.to_json()} and {other.codecs.to_json()}"
-    if base.dtype != other.dtype:
-        return f"stored element types {base.dtype} and {other.dtype}"
-    if (base.fill or b"").strip(b"\0") != (other.fill or b"").strip(b"\0"):
-        return f"storage fill values {(base.fill or b'').hex()} and {(other.fill or b'').hex()} (hex)"
-    for i, (name, a, b) in enumerate(zip(base.dims, base.chunk_shape, other.chunk_shape, strict=True)):
-        if i != axis and a != b:
-            return f"chunk sizes {a} and {b} along {name}"
-    return None
 
 
 def same(a: Attribute | None, b: Attribute | None) -> bool:
