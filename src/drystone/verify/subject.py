@@ -9,12 +9,12 @@ passes for one of the first granule's kind. Bounds without units have those of t
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from drystone.verify import compare, granules, meaning, pieces, readers
+    from drystone.verify import compare, granules, meaning, picks, pieces, readers
 else:
     # the witness's copies beside this one, or the package's
     _here = __name__.removesuffix("subject")
@@ -22,7 +22,7 @@ else:
         importlib.import_module(_here + n) for n in ("compare", "granules", "meaning", "pieces", "readers")
     )
 
-__all__ = ["Codings", "Subject", "Tally", "form_problems", "node_of", "published"]
+__all__ = ["Codings", "Origin", "Subject", "Tally", "form_problems", "node_of", "published"]
 
 _PROBLEMS = 20  # that are told of one array
 
@@ -58,6 +58,7 @@ class Subject:
     tally: Tally
     published: Side
     parent: tuple[str, str] | None  # whose units it inherits: in the published form, and within granules
+    picks: picks.Picks | None = None  # what it takes of the array that granules are placed in; None: it is that one
     seen: dict[str, meaning.Coding] = field(default_factory=dict)  # granules whose attributes were looked at
 
     def problem(self, text: str, granule: str | None = None) -> None:
@@ -66,6 +67,38 @@ class Subject:
         if any(p.startswith(text) for p in found) or len(found) >= _PROBLEMS:
             return
         found.append(text if granule is None else f"{text} ({granule})")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where cells that are compared lie: in the published array, and in a granule."""
+
+    granule: str | None
+    index: Callable[[tuple[int, ...]], tuple[int, ...]]
+    source: Callable[[tuple[int, ...]], tuple[int, ...]]
+
+    @classmethod
+    def of(cls, piece: pieces.Piece, one: Subject) -> Origin:
+        """Of a box."""
+
+        def index(local: tuple[int, ...]) -> tuple[int, ...]:
+            return tuple(a + i for a, i in zip(piece.start, local, strict=True))
+
+        return cls(piece.granule, index, lambda local: cls._own(index(local), piece, one))
+
+    @classmethod
+    def picked(cls, part: picks.Part, one: Subject) -> Origin:
+        """Of cells that were picked."""
+
+        def index(local: tuple[int, ...]) -> tuple[int, ...]:
+            return tuple(int(n[i]) for n, i in zip(part.index, local, strict=True))
+
+        return cls(part.piece.granule, index, lambda local: cls._own(part.source(local), part.piece, one))
+
+    @staticmethod
+    def _own(place: tuple[int, ...], piece: pieces.Piece, one: Subject) -> tuple[int, ...]:
+        new = one.spec["new_axes"]
+        return tuple(i - s for d, (i, s) in enumerate(zip(place, piece.shift, strict=True)) if d not in new)
 
 
 class Codings:

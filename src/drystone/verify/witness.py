@@ -1,9 +1,9 @@
 """A program that compares a published form with its granules, and shares no code with what wrote it.
 
 It runs as ``python -I witness.py job.json``, in a process of its own. The first thing it does is to forbid the import of
-drystone (:func:`seal`), the last is to prove that none was imported. Its helpers (``boxes``, ``pieces``, ``compare``,
-``meaning``, ``instants``, ``subject``, ``readers``, ``granules``, ``cropping``) import nothing of drystone's either and are
-loaded by their path.
+drystone (:func:`seal`), the last is to prove that none was imported. Its helpers (``boxes``, ``pieces``, ``picks``,
+``compare``, ``meaning``, ``instants``, ``subject``, ``readers``, ``granules``, ``cropping``) import nothing of drystone's
+either and are loaded by their path.
 
 Where all granules of an array are coded alike, published values are theirs bit for bit, and each granule that is looked at
 must have the coding attributes that are published. Where they are not, each side is decoded by its own attributes.
@@ -24,7 +24,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -61,14 +61,14 @@ def _sibling(name: str) -> ModuleType:
 
 
 if TYPE_CHECKING:
-    from drystone.verify import boxes, compare, granules, meaning, pieces, readers, subject
+    from drystone.verify import boxes, compare, granules, meaning, picks, pieces, readers, subject
 else:
     if __name__ == "__main__":
         seal()
     boxes, compare, readers, pieces = (_sibling(n) for n in ("boxes", "compare", "readers", "pieces"))
     _sibling("instants")
     # after those that they ask for
-    granules, meaning, subject = _sibling("granules"), _sibling("meaning"), _sibling("subject")
+    granules, meaning, subject, picks = (_sibling(n) for n in ("granules", "meaning", "subject", "picks"))
 
 
 @dataclass
@@ -146,7 +146,8 @@ class Witness:
         if node is None or node.shape != tuple(spec["shape"]):
             return tally
         side, parent = subject.published(root, node, spec)
-        one = subject.Subject(spec, self._placed[spec["placements"]], tally, side, parent)
+        picked = None if spec["picked"] is None else picks.Picks(spec["picked"])
+        one = subject.Subject(spec, self._placed[spec["placements"]], tally, side, parent, picked)
         for granule in spec["firsts"]:
             try:
                 self._codings.of(one, self._job["granules"][str(granule)])
@@ -158,23 +159,20 @@ class Witness:
         except (readers.Unreadable, compare.Incomparable) as error:
             one.problem(str(error))
         except _ReadError as error:
-            names = {p.granule: None for p in one.placed.pieces(error.start, error.stop)}
+            around = (error.start, error.stop) if one.picks is None else one.picks.around(error.start, error.stop)
+            names = {p.granule: None for p in one.placed.pieces(*around)}
             of = f", values of {', '.join(list(names)[:3])}{' and more' * (len(names) > 3)}" if names else ""  # type: ignore[arg-type]
             one.problem(f"the published array cannot be read from {error.start} to {error.stop}{of}: {error}")
         return tally
 
     def _boxes(self, node: Any, one: subject.Subject) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:  # noqa: ANN401 - arrays of several libraries
         job, spec = self._job, one.spec
-        columns = job["placements"][spec["placements"]]
-        layout = boxes.Layout(
-            node.shape,
-            _chunk(node),
-            _itemsize(node),
-            columns["axis"],
-            columns["dest"],
-            columns["count"],
-            one.placed.tiles(),
-        )
+        layout = boxes.Layout(node.shape, _chunk(node), _itemsize(node))
+        if one.picks is None:
+            columns = job["placements"][spec["placements"]]
+            layout = replace(
+                layout, axis=columns["axis"], dest=columns["dest"], count=columns["count"], tiles=one.placed.tiles()
+            )
         if job["mode"] == "full":
             return boxes.slabs(layout, job["slab_bytes"])
         return iter(boxes.sample(layout, job["share"], job["seed"], spec["path"], job["slab_bytes"]))
@@ -182,19 +180,10 @@ class Witness:
     def _box(self, one: subject.Subject, start: tuple[int, ...], stop: tuple[int, ...], published: compare.Array) -> None:
         one.tally.boxes += 1
         budget, size = self._job["slab_bytes"], published.dtype.itemsize
-        held = list(one.placed.pieces(start, stop))
-        bare = pieces.uncovered(start, stop, held)
-        for piece in (part for whole in held for part in pieces.thin(whole, budget, size)):
-            ours = published[_within(piece, start)]
-            theirs = self._theirs(one, piece, ours)
-            mine, their = one.published.coding, self._codings.of(one, str(piece.granule))
-            if one.spec["meaning"]:
-                wrong = meaning.differs(ours, mine, theirs, their)
-            else:
-                wrong = compare.differs(ours, theirs)
-                if mine.clock != their.clock and mine.clock is not None and their.clock is not None:
-                    wrong = wrong | meaning.differs(ours, mine, theirs, their)  # one number, and maybe two dates
-            self._count(one, piece, ours, theirs, wrong, wrong.size)
+        if one.picks is None:
+            bare = self._placed_parts(one, start, stop, published)
+        else:
+            bare = self._picked_parts(one, one.picks, start, stop, published)
         if bare is None:
             return
         for piece in pieces.thin(pieces.Piece(start, stop, None, (0,) * len(start)), budget, size):
@@ -203,12 +192,50 @@ class Witness:
             if cells:
                 ours = published[box]
                 theirs, wrong = self._gap(one, piece, ours)
-                self._count(one, piece, ours, theirs, wrong & bare[box], cells)
+                self._count(one, subject.Origin.of(piece, one), ours, theirs, wrong & bare[box], cells)
+
+    def _placed_parts(
+        self, one: subject.Subject, start: tuple[int, ...], stop: tuple[int, ...], published: compare.Array
+    ) -> compare.Array | None:
+        """Compare what granules hold of a box; the cells that none does."""
+        held = list(one.placed.pieces(start, stop))
+        budget, size = self._job["slab_bytes"], published.dtype.itemsize
+        for piece in (part for whole in held for part in pieces.thin(whole, budget, size)):
+            ours = published[_within(piece, start)]
+            theirs = self._theirs(one, piece).reshape(ours.shape)
+            self._count(one, subject.Origin.of(piece, one), ours, theirs, self._differs(one, piece, ours, theirs), ours.size)
+        return pieces.uncovered(start, stop, held)
+
+    def _picked_parts(
+        self, one: subject.Subject, chosen: picks.Picks, start: tuple[int, ...], stop: tuple[int, ...], published: compare.Array
+    ) -> compare.Array | None:
+        """The same of an array that takes places of another one."""
+        import numpy as np
+
+        bare = np.ones(published.shape, bool)
+        for part in chosen.parts(one.placed, start, stop, max(1, self._job["slab_bytes"] // max(1, published.dtype.itemsize))):
+            where = part.within(start)
+            ours = published[where]
+            theirs = self._theirs(one, part.piece)[part.taken()].reshape(ours.shape)
+            self._count(
+                one, subject.Origin.picked(part, one), ours, theirs, self._differs(one, part.piece, ours, theirs), ours.size
+            )
+            bare[where] = False
+        return bare if bare.any() else None
+
+    def _differs(self, one: subject.Subject, piece: pieces.Piece, ours: compare.Array, theirs: compare.Array) -> compare.Array:
+        mine, their = one.published.coding, self._codings.of(one, str(piece.granule))
+        if one.spec["meaning"]:
+            return meaning.differs(ours, mine, theirs, their)
+        wrong = compare.differs(ours, theirs)
+        if mine.clock != their.clock and mine.clock is not None and their.clock is not None:
+            wrong = wrong | meaning.differs(ours, mine, theirs, their)  # one number, and maybe two dates
+        return wrong
 
     def _count(
         self,
         one: subject.Subject,
-        piece: pieces.Piece,
+        origin: subject.Origin,
         ours: compare.Array,
         theirs: compare.Array,
         wrong: compare.Array,
@@ -220,18 +247,20 @@ class Witness:
         count = int(wrong.sum())
         tally.mismatches += count
         if count and tally.first is None:
-            tally.first = _first(piece, ours, theirs, wrong, one.spec["new_axes"])
+            tally.first = _first(origin, ours, theirs, wrong)
 
-    def _theirs(self, one: subject.Subject, piece: pieces.Piece, ours: compare.Array) -> compare.Array:
+    def _theirs(self, one: subject.Subject, piece: pieces.Piece) -> compare.Array:
+        """What a granule holds of a piece, in the piece's shape."""
         inner, new = one.spec["inner"], set(one.spec["new_axes"])
         at = [[v - s for v, s in zip(corner, piece.shift, strict=True)] for corner in (piece.start, piece.stop)]
         if any(at[0][d] != 0 or at[1][d] != 1 for d in new):
             raise readers.Unreadable(f"{piece.granule}, {inner}: it has one place on a new axis, {at[0]} to {at[1]} was placed")
         own = [[v for d, v in enumerate(corner) if d not in new] for corner in at]
+        shape = tuple(b - a for a, b in zip(*own, strict=True))
         values = compare.native(self._sources.read(str(piece.granule), inner, own[0], own[1]))
-        if values.shape != tuple(n for d, n in enumerate(ours.shape) if d not in new):
-            raise readers.Unreadable(f"{piece.granule}, {inner}: read {values.shape} where {ours.shape} was asked for")
-        return values.reshape(ours.shape)
+        if values.shape != shape:
+            raise readers.Unreadable(f"{piece.granule}, {inner}: read {values.shape} where {shape} was asked for")
+        return values.reshape([b - a for a, b in zip(piece.start, piece.stop, strict=True)])
 
     def _gap(self, one: subject.Subject, piece: pieces.Piece, ours: compare.Array) -> tuple[compare.Array, compare.Array]:
         """What cells that no granule covers must read as, and where they do not."""
@@ -297,22 +326,16 @@ def _gap(fill: str | None, like: compare.Array, dtype: str | None) -> compare.Ar
     return np.broadcast_to(np.frombuffer(data, kind, 1).reshape((1,) * like.ndim), like.shape)
 
 
-def _first(
-    piece: pieces.Piece, ours: compare.Array, theirs: compare.Array, wrong: compare.Array, new_axes: list[int]
-) -> dict[str, Any]:
+def _first(origin: subject.Origin, ours: compare.Array, theirs: compare.Array, wrong: compare.Array) -> dict[str, Any]:
     import numpy as np
 
     local = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape)) if wrong.ndim else ()
-    index = tuple(a + i for a, i in zip(piece.start, local, strict=True))
-    source = None
-    if piece.granule is not None:
-        source = tuple(i - s for d, (i, s) in enumerate(zip(index, piece.shift, strict=True)) if d not in new_axes)
     return {
-        "index": index,
+        "index": origin.index(local),
         "published": compare.show(ours[local]),
         "source": compare.show(theirs[local]),
-        "granule": piece.granule,
-        "source_index": source,
+        "granule": origin.granule,
+        "source_index": None if origin.granule is None else origin.source(local),
     }
 
 
