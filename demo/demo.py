@@ -158,6 +158,8 @@ def main() -> None:
     if {"a1b", "e1"} <= {a.name for a in chosen}:
         say(f"\n{'=' * 100}\nWhat does not fit is refused: two scenarios hold the same years\n{'=' * 100}")
         drystone("run", "configs/demo-refused.yaml", expect=5)
+        say(f"\n{'=' * 100}\nA new axis, read from the file names, makes them one\n{'=' * 100}")
+        drystone("run", "configs/demo-scenarios.yaml")
     say(f"\nDone in {time.perf_counter() - start:.0f} s. Everything is in demo/work; run a command again to see it do nothing.")
 
 
