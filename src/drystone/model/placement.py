@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -256,7 +257,8 @@ class Combined:
     joined axis that scans kept no values of. ``axis`` is the first of ``axes``. ``by_era`` is the same whole for outputs
     that hold chunks as they are: arrays whose granules are stored in different ways are groups there, one for each run of
     granules that agree; None where there is nothing to tell apart. ``origins`` are the first values of slot axes, by
-    name; ``left_out`` names arrays that are not in it, with the reason.
+    name; ``left_out`` names arrays that are not in it, with the reason; ``unmarked`` has, by path, arrays of which places
+    that no granule holds would pass for data: only what publishes coverage may hold them.
     """
 
     groups: tuple[GroupSpec, ...]
@@ -269,6 +271,7 @@ class Combined:
     by_era: Combined | None = None
     origins: tuple[tuple[str, str], ...] = ()
     left_out: tuple[str, ...] = ()
+    unmarked: Mapping[str, str] = field(default_factory=dict)
 
     def array(self, path: str) -> CombinedArray:
         """One array by path."""

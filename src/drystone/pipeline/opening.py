@@ -24,6 +24,7 @@ from drystone.pipeline.scan import scan_source
 from drystone.pipeline.sources import Sources, expand, locate
 from drystone.pipeline.statics import DigestCache, check_statics
 from drystone.plan.combine import combine
+from drystone.plan.forms import read_form
 from drystone.plan.members import from_scans
 from drystone.plan.select import select
 from drystone.read.dataset import dataset
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["open_dataset"]
 
+_PACKAGE = os.path.dirname(os.path.dirname(__file__))  # warnings are about the caller's line, not about ours
 _THREADS = 4
 _IN_FLIGHT = 256 << 20
 
@@ -58,7 +60,7 @@ def open_dataset(
             return _from_table(text, said, places, decode)
     options = replace(CombineOptions(), **said)  # type: ignore[arg-type]  # checked against the table of keys
     combined, fetcher = open_sources(locate(expand(sources)), options, format)
-    return dataset(combined, fetcher, decode=decode)
+    return _read(combined, options, fetcher, decode)
 
 
 def _from_config(config: ArchiveConfig, said: Mapping[str, object], decode: bool) -> xarray.Dataset | xarray.DataTree:
@@ -66,7 +68,15 @@ def _from_config(config: ArchiveConfig, said: Mapping[str, object], decode: bool
     kept = replace(config.combine, **said)  # type: ignore[arg-type]
     archive = Archive.of(replace(config, combine=kept))
     whole = whole_of(archive, None)
-    return dataset(whole.combined, fetcher_for(archive, whole.table), decode=decode)
+    return _read(whole.combined, kept, fetcher_for(archive, whole.table), decode)
+
+
+def _read(combined: Combined, options: CombineOptions, fetcher: Fetcher, decode: bool) -> xarray.Dataset | xarray.DataTree:
+    """The whole as a reader may have it; what that lacks is warned of by name."""
+    form, lost = read_form(combined, options.variables)
+    for text in lost:
+        warnings.warn(text, LeftOut, skip_file_prefixes=(_PACKAGE,))
+    return dataset(form, fetcher, decode=decode)
 
 
 def _from_table(
@@ -123,4 +133,4 @@ def _say_what_is_left_out(scans: Mapping[int, ScanResult], granules: Mapping[int
                 options.variables
             ):
                 raise UnsupportedError(text, kind=r.kind, granule=address, variable=r.path)
-            warnings.warn(text, LeftOut, stacklevel=4)
+            warnings.warn(text, LeftOut, skip_file_prefixes=(_PACKAGE,))

@@ -33,6 +33,7 @@ def _output_json(o: OutputPlan) -> dict[str, object]:
         "kind": o.output.kind,
         "tasks": sum(a.tasks.n_tasks for a in o.arrays if a.tasks is not None),
         "arrays": [_array_json(a) for a in o.arrays],
+        "notes": list(o.notes()),
     }
 
 

@@ -19,9 +19,9 @@ from drystone.model.progress import Progress, Silent
 from drystone.pipeline.archive import Archive
 from drystone.pipeline.combined import Whole, whole_of
 from drystone.pipeline.scan import list_granules
-from drystone.pipeline.verifying import arrays_of
+from drystone.pipeline.verifying import arrays_of, names_of
 from drystone.plan.costs import ReadCost, read_costs
-from drystone.plan.forms import form_of
+from drystone.plan.forms import form_of, has_data, refuse_asked
 from drystone.plan.layout import TargetLayout, target_layout, whole_layout
 from drystone.plan.memory import task_memory
 from drystone.plan.shards import TaskPlan, plan_tasks
@@ -78,11 +78,17 @@ class OutputPlan:
         """Path to reason."""
         return {a.path: a.reason for a in self.arrays if a.mode == "refused"}
 
+    @property
+    def holds_data(self) -> bool:
+        """Whether some array that it will hold is no dimension's coordinate."""
+        return has_data(self.combined.array(p) for p in self.published)
+
     def notes(self) -> tuple[str, ...]:
-        """Groups and attributes that it cannot hold, and arrays that few readers can open, one line each."""
+        """Arrays, groups and attributes that it cannot hold, and arrays that few readers can open, one line each."""
         combined = self.combined
+        lost = [f"{self.output.at}: {why}; it is left out" for why in combined.left_out]
         groups = [(g.path, name_problem(g.path)) for g in combined.groups]
-        lost = [f"{self.output.at}: the group {path} is left out: {why}" for path, why in groups if why is not None]
+        lost += [f"{self.output.at}: the group {path} is left out: {why}" for path, why in groups if why is not None]
         if self.output.form in ZARR_V3_FORMS:
             for a in (combined.array(p) for p in self.published):
                 lost += [f"{self.output.at}: {a.path}: {why}" for why in unkept_attributes(a.attributes, a.dtype).values()]
@@ -152,6 +158,13 @@ def plan_output(archive: Archive, whole: Whole, index: int, output: OutputOption
     combined = form_of(whole.combined, output)
     wanted = arrays_of(combined, output)
     _check_asked(combined, output)
+    unmarked = {} if output.coverage else {p: t for p, t in combined.unmarked.items() if p in wanted}
+    refuse_asked(unmarked, (*(output.arrays or ()), *(archive.config.combine.variables or ())), output.at)
+    refused = [
+        _array_plan(whole.table, combined.array(p), "refused", reason.removeprefix(f"{p}: "))
+        for p, reason in sorted(unmarked.items())
+    ]
+    wanted = tuple(p for p in wanted if p not in unmarked)
     if output.kind == "virtual":
         plans = _virtual(whole.table, combined, wanted, output)
     else:
@@ -163,14 +176,16 @@ def plan_output(archive: Archive, whole: Whole, index: int, output: OutputOption
             _stored_or_refused(archive.config, table, combined, combined.array(p), output, nbytes, fields, remote)
             for p in wanted
         ]
-    plan = OutputPlan(index, output, tuple(plans), combined)
-    _enforce(plan, combined)
+    plan = OutputPlan(index, output, tuple(sorted((*plans, *refused), key=lambda a: a.path)), combined)
+    if not plan.holds_data:
+        refuse_asked(unmarked, tuple(unmarked), output.at)
+    _enforce(plan)
     return plan
 
 
 def _check_asked(combined: Combined, output: OutputOptions) -> None:
     """What an output asks for by name must be there; a name that fits nothing would be lost without a word."""
-    known = {name for a in combined.arrays for name in (a.path, a.path.lstrip("/"), a.name)}
+    known = {name for a in combined.arrays for name in names_of(a)}
     unknown = [name for name in output.arrays or () if name not in known]
     if unknown:
         paths = ", ".join(a.path for a in combined.arrays)
@@ -259,15 +274,16 @@ def _stored(
     )
 
 
-def _enforce(plan: OutputPlan, combined: Combined) -> None:
+def _enforce(plan: OutputPlan) -> None:
     """Refused arrays are named and left out, unless that would leave nothing worth having, or they were asked for."""
     refused = plan.refused
+    if not plan.holds_data and plan.combined.left_out:
+        reasons = "; ".join((*plan.combined.left_out, *refused.values()))
+        raise UnsupportedError(f"{plan.output.at} ({plan.output.form}) would hold no array: {reasons}", kind="no-arrays")
     if not refused:
         return
     asked = plan.output.arrays is not None
-    dims = {d for a in combined.arrays for d in a.dims}
-    left = [a for a in plan.published if a.rsplit("/", 1)[-1] not in dims]
-    if asked or not left:
+    if asked or not plan.holds_data:
         reasons = "; ".join(r if r.startswith(f"{path}:") else f"{path}: {r}" for path, r in sorted(refused.items()))
         virtual = plan.output.kind == "virtual"
         remedies = ["publish them with an output `store: zarr`, which rechunks them exactly"] if virtual else []

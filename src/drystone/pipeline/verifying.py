@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from drystone.errors import GranuleChanged, GranuleMissing, StorageError, VerifyError
 from drystone.model.options import OutputOptions, VerifyOptions
-from drystone.model.placement import Combined
+from drystone.model.placement import Combined, CombinedArray
 from drystone.model.progress import Progress, Silent
 from drystone.pipeline.archive import Archive
 from drystone.pipeline.combined import Whole, whole_of
@@ -20,7 +20,16 @@ from drystone.plan.forms import form_of
 from drystone.verify.report import VerifyReport
 from drystone.verify.run import verify_output
 
-__all__ = ["VerifySummary", "arrays_of", "local_path", "location_of", "verified_text", "verify_archive", "verify_one"]
+__all__ = [
+    "VerifySummary",
+    "arrays_of",
+    "local_path",
+    "location_of",
+    "names_of",
+    "verified_text",
+    "verify_archive",
+    "verify_one",
+]
 
 _SEED = 20260901
 
@@ -45,14 +54,15 @@ class VerifySummary:
         return [line for at, r in self.reports for line in (f"{at}:", *(f"  {text}" for text in r.lines()))]
 
 
+def names_of(array: CombinedArray) -> set[str]:
+    """What an output may call an array by: its name, and its path in the output or in granules."""
+    return {array.name, *(p for path in (array.path, array.inner) for p in (path, path.lstrip("/")))}
+
+
 def arrays_of(combined: Combined, output: OutputOptions, refused: Mapping[str, str] | Sequence[str] = ()) -> tuple[str, ...]:
     """Paths that an output holds: those asked for, without those it cannot hold."""
     wanted = output.arrays
-    paths = [
-        a.path
-        for a in combined.arrays
-        if wanted is None or a.path in wanted or a.name in wanted or a.path.lstrip("/") in wanted
-    ]
+    paths = [a.path for a in combined.arrays if wanted is None or not names_of(a).isdisjoint(wanted)]
     return tuple(p for p in paths if p not in refused)
 
 

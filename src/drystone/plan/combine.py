@@ -35,7 +35,6 @@ def combine(
     options: CombineOptions,
     *,
     attributes: Mapping[int, Attributes] | None = None,
-    coverage: bool = False,
 ) -> Combined:
     """Join granules along one or more axes.
 
@@ -51,8 +50,6 @@ def combine(
         The axes, or none to find one; the variables wanted; what to do where granules differ.
     attributes
         Granule id to the attributes of its root group, where an axis is placed by one.
-    coverage
-        Whether every output publishes which places hold no granule: then arrays without a ``_FillValue`` may have some.
 
     Returns
     -------
@@ -73,12 +70,16 @@ def combine(
     if not wanted:
         raise _nothing(names, granule_ids)
     order = order_axes(wanted, options, granule_ids, names, attributes or {})
-    joiner = Joiner(wanted, names, options, coverage)
+    joiner = Joiner(wanted, names, options)
     joined = joiner.arrays(order)
-    _check_left(joined, order)
     whole = _combined(groups, joined, order)
     eras = with_eras(whole, joiner, order, joined)
-    return whole if eras is None else replace(whole, by_era=eras)
+    if eras is not None:
+        return replace(whole, by_era=eras)
+    _check_left(joined, order)
+    if joined.held:
+        whole = replace(whole, warnings=(*whole.warnings, _mixed(joined, order)))
+    return whole
 
 
 def _nothing(names: Mapping[int, str], granule_ids: NDArray[np.int32]) -> CombineError:
@@ -95,7 +96,16 @@ def _check_left(joined: Joined, order: Order) -> None:
     """Arrays that were left out are a loss that nobody overlooks where nothing else is left."""
     dims = {d for a in joined.arrays for d in a.dims}
     if joined.left_out and not any(a.name not in dims and not a.made for a in joined.arrays):
-        raise CombineError("; ".join(joined.left_out), kind="gaps-unmarked", axis=", ".join(a.name for a in order.axes))
+        axes = ", ".join(a.name for a in order.axes)
+        raise CombineError("; ".join(joined.left_out.values()), kind="no-eras", axis=axes)
+
+
+def _mixed(joined: Joined, order: Order) -> str:
+    axes = " or ".join(a.name for a in order.axes)
+    return (
+        f"{', '.join(sorted(joined.held))}: granules that have it and that lack it make no runs along {axes}, so there "
+        "are no groups, and its places there read as missing"
+    )
 
 
 def _combined(groups: Sequence[GroupSpec], joined: Joined, order: Order) -> Combined:
@@ -112,9 +122,10 @@ def _combined(groups: Sequence[GroupSpec], joined: Joined, order: Order) -> Comb
         joined.arrays,
         axes[0] if axes else None,
         joined.coordinates,
-        (*order.notes, *joined.notes, *joined.left_out),
+        (*order.notes, *joined.notes),
         axes,
         joined.equal,
-        left_out=joined.left_out,
+        left_out=tuple(joined.left_out.values()),
+        unmarked=joined.unmarked,
         origins=tuple((a.name, a.origin) for a in order.axes if a.origin is not None),
     )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from drystone.errors import CombineError
 from drystone.model.options import OutputOptions
 from drystone.model.placement import Combined, CombinedArray
 from drystone.plan.coverage import with_coverage
 from drystone.plan.cutting import cut_grid
 from drystone.plan.values import decoded, packed_or_refuse
 
-__all__ = ["form_of"]
+__all__ = ["form_of", "has_data", "read_form", "refuse_asked"]
 
 
 def form_of(combined: Combined, output: OutputOptions) -> Combined:
@@ -35,6 +37,62 @@ def form_of(combined: Combined, output: OutputOptions) -> Combined:
         if change is not None:
             whole = replace(whole, arrays=tuple(a if a.path in whole.coordinates else change(a) for a in whole.arrays))
     return with_coverage(whole) if output.coverage else whole
+
+
+def read_form(combined: Combined, asked: Sequence[str] | None = None) -> tuple[Combined, tuple[str, ...]]:
+    """What a reader without an output gets of a whole, and what that lacks, with reasons.
+
+    The whole without arrays of which gaps would pass for data; where some array lies in eras alone, the eras.
+
+    Parameters
+    ----------
+    combined
+        The whole.
+    asked
+        Names or paths of arrays that must not be left out.
+
+    Raises
+    ------
+    CombineError
+        ``gaps-unmarked``: an array that was asked for, or every array but coordinates, would be left out.
+    """
+    eras, only, lost = combined.by_era, [], list(combined.left_out)
+    form, mine = combined, {a.inner for a in combined.arrays if a.path not in combined.unmarked}
+    if eras is not None:
+        there = {a.inner for a in eras.arrays if a.path not in eras.unmarked} - mine
+        if there:
+            names = ", ".join(g.path for g in eras.groups if "drystone_era" in g.attributes)
+            form, lost = eras, list(eras.left_out)
+            why = {**{t.partition(":")[0]: t for t in combined.left_out}, **combined.unmarked}
+            only = [f"{why.get(path, path)}; it is left out of the root group and is in {names}" for path in sorted(there)]
+    unmarked = dict(form.unmarked)
+    kept = tuple(a for a in form.arrays if a.path not in unmarked)
+    refuse_asked(unmarked, asked or ())
+    if not has_data(kept):
+        refuse_asked(unmarked, tuple(unmarked))
+    lost += unmarked.values()
+    return replace(form, arrays=kept, unmarked={}), (*only, *(f"{text}; it is left out" for text in lost))
+
+
+def has_data(arrays: Iterable[CombinedArray]) -> bool:
+    """Whether some array is no dimension's coordinate."""
+    arrays = tuple(arrays)
+    dims = {d for a in arrays for d in a.dims}
+    return any(a.name not in dims and not a.made for a in arrays)
+
+
+def refuse_asked(unmarked: Mapping[str, str], asked: Sequence[str], output: str = "") -> None:
+    """Refuse arrays with unmarked gaps that somebody asked for by name; ``output`` begins the message.
+
+    Raises
+    ------
+    CombineError
+        ``gaps-unmarked``
+    """
+    hit = [p for p in unmarked if {p, p.lstrip("/"), p.rsplit("/", 1)[-1]} & set(asked)]
+    if hit:
+        text = "; ".join(unmarked[p] for p in hit)
+        raise CombineError(f"{output}: {text}" if output else text, kind="gaps-unmarked", variable=", ".join(hit))
 
 
 def _cut(array: CombinedArray, output: OutputOptions) -> CombinedArray:

@@ -30,16 +30,20 @@ class Joined:
     """The arrays of a whole, what scans kept of them, and what is to be told or proved.
 
     ``keys`` has for each array that may be cut into eras, by path, a key a variant: granules of equal keys may share a virtual
-    array. ``apart`` are arrays that only eras can hold.
+    array. ``apart`` are arrays that only eras can hold, ``left_out`` says by path why. ``unmarked`` says by path of which
+    arrays places without a granule would pass for data. ``held`` has the granules that hold an array which others lack, where
+    that makes eras.
     """
 
     arrays: tuple[CombinedArray, ...]
     coordinates: dict[str, np.ndarray]
     equal: tuple[Equal, ...]
     notes: tuple[str, ...]
-    left_out: tuple[str, ...]
+    left_out: Mapping[str, str]
     keys: Mapping[str, tuple[str, ...]]
     apart: tuple[CombinedArray, ...] = ()
+    unmarked: Mapping[str, str] = field(default_factory=dict)
+    held: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -48,9 +52,11 @@ class _Parts:
     coordinates: dict[str, np.ndarray] = field(default_factory=dict)
     equal: list[Equal] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
     keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
     apart: list[CombinedArray] = field(default_factory=list)
+    unmarked: dict[str, str] = field(default_factory=dict)
+    held: dict[str, NDArray[np.int32]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +71,11 @@ class Joiner:
         Granule id to address, in listed order.
     options
         What to do where granules differ.
-    coverage
-        Whether places without a granule may lack a mark.
     """
 
     members: Mapping[str, ArrayMembers]
     names: Mapping[int, str]
     options: CombineOptions
-    coverage: bool = False
 
     def arrays(self, order: Order, paths: frozenset[str] | None = None) -> Joined:
         """All arrays, or some.
@@ -97,9 +100,11 @@ class Joiner:
             parts.coordinates,
             tuple(parts.equal),
             tuple(parts.notes),
-            tuple(parts.left_out),
+            parts.left_out,
             parts.keys,
             tuple(parts.apart),
+            parts.unmarked,
+            parts.held,
         )
 
     def _join(self, path: str, order: Order, parts: _Parts) -> None:
@@ -120,17 +125,18 @@ class Joiner:
         parts.notes.extend(one.notes)
         array = self._array(path, placed, one, new_axes)
         values = self._values(array, placed, one)
-        lack = self._unmarked(array, placed, order, known=values is not None)
-        if lack is not None:
-            parts.left_out.append(lack)
-            return
         parts.equal.extend(self._same(path, members, placed))
         if one.by_era:
             parts.keys[path] = one.keys
+        lacking = len(np.unique(members.granule_id)) < len(np.unique(order.granule_id))
+        if lacking and placed.joined and self.options.differences.missing_variable == "era":
+            parts.held[path] = np.unique(members.granule_id)
         if one.apart is not None:
-            parts.left_out.append(f"{one.apart}; it is left out but in groups")
+            parts.left_out[path] = one.apart
             parts.apart.append(array)
             return
+        if values is None and placed.gaps and not array.marks_missing and array.dtype.kind != "T":
+            parts.unmarked[path] = self._unmarked(array, order)
         if values is not None:
             parts.coordinates[path] = values
         parts.arrays.append(array)
@@ -214,23 +220,17 @@ class Joiner:
             one.storage or unaligned, placed.placements, placed.members.variants, "", new_axes, recodes,
         )  # fmt: skip
 
-    def _unmarked(self, array: CombinedArray, placed: Placed, order: Order, *, known: bool) -> str | None:
-        """Why an array with places that no granule holds cannot be published, if so: nothing would tell them from data."""
-        if not placed.gaps or known or self.coverage or array.marks_missing or array.dtype.kind == "T":
-            return None
+    def _unmarked(self, array: CombinedArray, order: Order) -> str:
+        """Why places of an array that no granule holds cannot be published: nothing would tell them from data."""
         axes = ", ".join(a.name for a in order.axes if a.name in array.dims)
         have = set(array.placements.granule_id.tolist())
         lacking = next((self.names[g] for g in order.granule_id.tolist() if g not in have), None)
         where = f"{lacking} and maybe others lack it" if lacking else f"places along {axes} have no granule"
-        text = (
-            f"{array.path}: {where}, and it has no _FillValue, so its values there would pass for data; it is left out; "
-            "publish which places hold a granule with coverage: true, leave the variable out with combine: {variables: […]}, "
-            "or those granules"
+        return (
+            f"{array.path}: {where}, and it has no _FillValue, so its values there would pass for data; publish which places "
+            "hold a granule with coverage: true for this output, leave the variable out with combine: {variables: […]}, or "
+            "those granules"
         )
-        asked = self.options.variables or ()
-        if array.path in asked or array.name in asked or array.path.lstrip("/") in asked:
-            raise CombineError(text.replace("; it is left out", ""), kind="gaps-unmarked", variable=array.path)
-        return text
 
     def _values(self, array: CombinedArray, placed: Placed, one: Reconciled) -> np.ndarray | None:
         """Values of the whole, where scans kept all granules' and they are few."""
