@@ -14,6 +14,7 @@ from drystone.model.attributes import Attributes
 from drystone.model.chunk_rows import ChunkRows, ScannedArray, ScanResult
 from drystone.model.options import AxisOptions, CombineOptions, DifferenceOptions
 from drystone.plan.combine import combine
+from drystone.plan.forms import read_form
 from drystone.plan.members import from_scans
 
 RAW = CodecChain.of(Codec.of("bytes", endian="little"))
@@ -124,8 +125,10 @@ def test_a_variable_that_one_granule_lacks_is_refused():
     """A gap would pass for data."""
     lacking = granule(2, 2)
     lacking = ScanResult("hdf5", (), tuple(a for a in lacking.arrays if a.spec.path != "/v"))
+    combined = whole({0: granule(0, 2), 1: lacking})
+    assert "/v: raw:1.nc" in combined.unmarked["/v"]
     with pytest.raises(CombineError, match=r"/v: raw:1.nc .*no _FillValue"):
-        whole({0: granule(0, 2), 1: lacking})
+        read_form(combined)
     with pytest.raises(CombineError, match=r"/v is in raw:0.nc and not in raw:1.nc"):
         whole({0: granule(0, 2), 1: lacking}, differences=DifferenceOptions(missing_variable="refuse"))
 

@@ -44,7 +44,7 @@ _MOST_SOURCES = 100_000
 
 
 def gap_fill(array: CombinedArray) -> NDArray[np.generic]:
-    """0-d native array that places between granules read as: ``_FillValue``, else the storage fill.
+    """0-d native array that places between granules read as: ``_FillValue``, or NaN, else the storage fill.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def gap_fill(array: CombinedArray) -> NDArray[np.generic]:
             return number.astype(array.dtype)
         if isinstance(value, str) and array.dtype.kind in "ST":
             return np.asarray(value.encode("latin-1", "replace") if array.dtype.kind == "S" else value).astype(array.dtype)
-    return array.fill_scalar
+    return array.gap_scalar
 
 
 def _fits(number: NDArray[np.generic], dtype: np.dtype) -> bool:

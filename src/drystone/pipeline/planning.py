@@ -279,7 +279,7 @@ def _enforce(plan: OutputPlan) -> None:
     refused = plan.refused
     if not plan.holds_data and plan.combined.left_out:
         reasons = "; ".join((*plan.combined.left_out, *refused.values()))
-        raise UnsupportedError(f"{plan.output.at} ({plan.output.form}) would hold no array: {reasons}", kind="no-arrays")
+        raise UnsupportedError(f"{plan.output.at} ({plan.output.form}) would hold no array: {reasons}", kind="no-zarr-form")
     if not refused:
         return
     asked = plan.output.arrays is not None

@@ -353,3 +353,14 @@ def test_a_map_out_of_a_contiguous_variable_reads_its_own_bytes(tmp_path):
     rows.length[0] -= 2
     with pytest.raises(DecodeError, match="are stored for an unfiltered chunk of 1600000"):
         archive.fetcher().read(array, 17)
+
+
+def test_gaps_of_floats_without_a_fill_value_read_as_nan(tmp_path):
+    """Zero, which HDF5 gives unwritten cells, would pass for data."""
+    archive = Archive(tmp_path)
+    one = spec((2, 4), (1, 4), dtype="<f4", chain=CodecChain.of("bytes"))
+    archive.add(0, one, np.ones((2, 4), "f4"))
+    whole = combined([one], [(0, 0, 2, 3, 0)], (5, 4))
+    got = archive.fetcher().read_box(whole, (0, 0), (5, 4))
+    assert np.isnan(got[:3]).all()
+    assert (got[3:] == 1).all()
