@@ -40,9 +40,18 @@ def with_eras(whole: Combined, joiner: Joiner, order: Order, joined: Joined) -> 
         if any(order.axes[k].name not in a.dims for a in (*apart.values(), *some.values())):
             continue
         edges = _edges(apart, joined, order, k)
-        if edges is not None and 2 < len(edges) <= MOST_ERAS + 1:
+        if edges is not None and len(edges) > MOST_ERAS + 1:
+            return replace(whole, warnings=(*whole.warnings, _too_many(len(edges) - 1, order.axes[k].name, [*apart, *some])))
+        if edges is not None and len(edges) > 2:
             return _cut(whole, joiner, order, k, edges, apart, joined)
     return None
+
+
+def _too_many(runs: int, axis: str, paths: list[str]) -> str:
+    return (
+        f"granules of {', '.join(sorted(set(paths)))} differ {runs - 1} times along {axis}: more than {MOST_ERAS} runs are no "
+        "eras but a mixture, so virtual outputs have no groups for them; publish a store, which holds one array"
+    )
 
 
 def _needs(array: CombinedArray, joined: Joined) -> bool:
