@@ -1,4 +1,4 @@
-"""Arrays that some granules lack, or say in other units: groups in virtual outputs, named where an output cannot hold them."""
+"""Granules that lack arrays, say them in other units, or overlap: exact in every output, or named where one cannot hold them."""
 
 from __future__ import annotations
 
@@ -140,3 +140,22 @@ def test_granules_that_alternate_make_no_groups_and_a_note_says_so(tmp_path: Pat
     plan = drystone.plan(_scanned(config(tmp_path, "{missing_variable: era}")))
     assert any("/b: granules that have it and that lack it make no runs along time" in w for w in plan.whole.combined.warnings)
     assert plan.outputs[2].published == ("/a", "/b", "/time")
+
+
+def test_tiles_that_overlap_are_cut_half_way_in_every_output(tmp_path: Path) -> None:
+    """Two tiles of six columns share two; verification reads both files."""
+    for i, start in enumerate((0, 4)):
+        with netCDF4.Dataset(tmp_path / f"g{i}.nc", "w") as nc:
+            nc.createDimension("x", 6)
+            nc.createVariable("x", "f8", ("x",))[:] = np.arange(start, start + 6)
+            nc.createVariable("v", "i4", ("x",), chunksizes=(1,), zlib=True)[:] = 100 * i + np.arange(6)
+    mosaic = 'name: c\ngranules: "*.nc"\ncombine: {mosaic: {x: coordinate, overlap: crop}}\noutputs:\n'
+    (tmp_path / "c.yaml").write_text(
+        mosaic + "  - {store: zarr, at: m.zarr}\n  - {virtual: kerchunk-parquet, at: m.parq}\n"
+        "verify: {values: full}\nexecution: {cluster: inline}\n"
+    )
+    report = drystone.run(str(tmp_path / "c.yaml"))
+    assert [o.verified for o in report.outputs] == ["full", "full"]
+    want = [0, 1, 2, 3, 4, 101, 102, 103, 104, 105]
+    assert zarr.open_group(tmp_path / "m.zarr", mode="r")["v"][:].tolist() == want
+    assert drystone.open(str(tmp_path / "*.nc"), along="x", overlap="crop")["v"].values.tolist() == want

@@ -63,7 +63,7 @@ AXIS = Section(
 )
 ONE_AXIS = Either((POSITIONS, AXIS), deep=(("text", 0), ("mapping", 1)))
 AXES = MapOf("{dimension: {position: …}}", ONE_AXIS, "a dimension", DIMENSION)
-OVERLAPS = Choice(("error", "first", "last"), later=("crop",))
+OVERLAPS = Choice(("error", "first", "last", "crop"))
 MOSAIC = MapOf("{y: …, x: …, overlap: …}", ONE_AXIS, "a dimension", DIMENSION, special={OVERLAP: OVERLAPS})
 
 DIFFERENCES = Section(
@@ -177,7 +177,9 @@ COMBINE: Final = Section(
             "Two granules hold one place: `first` or `last` listed, or `newest`: by version, then by name.",
             "error",
         ),
-        Key("overlap", OVERLAPS, "The same for tiles that overlap off the first axis.", "error"),
+        Key(
+            "overlap", OVERLAPS, "The same for tiles that overlap off the first axis; `crop` cuts neighbours half way.", "error"
+        ),
         Key("gaps", Choice(("fill", "error")), "Places that no granule holds read as missing, or are an error.", "fill"),
     ),
     later=("revisions",),

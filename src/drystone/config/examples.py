@@ -63,7 +63,8 @@ outputs:
 A number in the name that counts places, such as a tile's grid index, is `{position: name, pattern: "y([0-9]+)", axis: slots,
 step: 1}`. With `origin`, `stop` and `step`, granules are laid onto a given axis, and no chunk moves.
 
-**Mosaics.** `mosaic` is another way to write `along` and `overlap`: tiles lie where their coordinates say.
+**Mosaics.** `mosaic` is another way to write `along` and `overlap`: tiles lie where their coordinates say. With `overlap: crop`
+neighbours are cut half way: each gives up half of what both hold, the first along the axis keeps the middle of an odd number.
 
 ```yaml title="mosaic.yaml"
 name: elevation

@@ -165,7 +165,8 @@ class CombineOptions:
         versions, then by name (never by time stamps; numbers in names count as numbers), the last of them. Resolved
         place by place: a granule keeps the places that no other holds.
     overlap
-        The same for tiles of a mosaic that overlap; two that are equal in place are duplicates.
+        The same for tiles of a mosaic that overlap; two that are equal in place are duplicates. ``crop``: neighbours are cut
+        half way, each gives up half of what both hold; the first along the axis keeps the middle of an odd number.
     gaps
         Places of a slot axis that no granule holds: ``fill`` or ``error``.
     select
@@ -176,7 +177,7 @@ class CombineOptions:
     variables: tuple[str, ...] | None = None
     differences: DifferenceOptions = field(default_factory=DifferenceOptions)
     duplicates: Literal["error", "first", "last", "newest"] = "error"
-    overlap: Literal["error", "first", "last"] = "error"
+    overlap: Literal["error", "first", "last", "crop"] = "error"
     gaps: Literal["fill", "error"] = "fill"
     select: Mapping[str, Selection] = field(default_factory=dict)
 

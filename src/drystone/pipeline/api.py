@@ -51,7 +51,7 @@ def open(  # noqa: A001  the name of the public function
     select: Mapping[str, object] | None = None,
     differences: Mapping[str, object] | DifferenceOptions | None = None,
     duplicates: Literal["error", "first", "last", "newest"] | None = None,
-    overlap: Literal["error", "first", "last"] | None = None,
+    overlap: Literal["error", "first", "last", "crop"] | None = None,
     gaps: Literal["fill", "error"] | None = None,
     decode: bool = False,
     format: str = "auto",
@@ -85,7 +85,7 @@ def open(  # noqa: A001  the name of the public function
     duplicates
         Where two granules hold one place.
     overlap
-        Where tiles overlap off the first axis.
+        Where tiles overlap off the first axis; ``crop`` cuts neighbours half way.
     gaps
         Places that no granule holds.
     decode

@@ -18,7 +18,7 @@ __all__ = ["resolved", "tell_missing"]
 def _policy(context: Context, tiles: bool) -> str:
     """What counts where two granules meet; tiles along one axis only go by either policy."""
     duplicates, overlap = context.options.duplicates, context.options.overlap
-    return overlap if tiles and duplicates == "error" else duplicates
+    return overlap if tiles and (duplicates == "error" or overlap == "crop") else duplicates
 
 
 def _ranks(policy: str, granules: Granules) -> NDArray[np.int64] | None:
@@ -60,15 +60,19 @@ def resolved(work: list[Work], context: Context) -> Boxes:
     spatial = tuple(i for i, w in enumerate(work) if w.spatial)
     single = len(work) == 1
     duplicates = _policy(context, single and _is_tile_axis(work[0]))
+    crop = context.options.overlap == "crop"
+    if single:
+        spatial = (0,) if duplicates == "crop" else ()
     out = resolve(
         boxes,
-        () if single else spatial,
-        lambda: _ranks(duplicates, granules),
+        spatial,
+        lambda: _ranks(context.options.duplicates if crop else duplicates, granules),
         lambda: _ranks(context.options.overlap, granules),
         refuse,
+        crop=crop and bool(spatial),
     )
     for w in work:
-        if w.grid is None and (w.spatial or duplicates == "error"):
+        if w.grid is None and (w.spatial or duplicates in ("error", "crop")):
             check_contiguous(w.places, granules, _ways(w, work))
     held[out.granule] = False
     lost = np.flatnonzero(held)
@@ -108,7 +112,7 @@ def _clash_error(boxes: Boxes, clashes: list[Clash], tiles: bool, work: list[Wor
     )
     more = f"; and {len(clashes) - 5} more pairs" if len(clashes) > 5 else ""
     policy = (
-        "overlap: first or last (in listed order)"
+        "overlap: first or last (in listed order), or crop where each reaches past the other, which cuts them half way"
         if tiles
         else "duplicates: first or last (in listed order) or newest (by name)"
     )

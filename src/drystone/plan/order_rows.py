@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drystone.errors import CombineError
+from drystone.plan.order_crop import Contained, halves
 from drystone.plan.order_keys import distinct
 from drystone.plan.order_places import Places
 
@@ -82,9 +83,9 @@ def _edges(boxes: Boxes, more: NDArray[np.int64]) -> tuple[NDArray[np.int64], ..
     return tuple(distinct(ends[:, d]).astype(np.int64) for d in range(ends.shape[1]))
 
 
-def _cells(boxes: Boxes) -> _Cells:
+def _cells(boxes: Boxes, cuts: NDArray[np.int64] | None = None) -> _Cells:
     k = boxes.dest.shape[1]
-    edges = _edges(boxes, np.zeros((0, k), np.int64))
+    edges = _edges(boxes, np.zeros((0, k), np.int64) if cuts is None else cuts)
     low = np.stack([np.searchsorted(edges[d], boxes.dest[:, d]) for d in range(k)], axis=1)
     high = np.stack([np.searchsorted(edges[d], boxes.dest[:, d] + boxes.count[:, d]) for d in range(k)], axis=1)
     span = (high - low).astype(np.int64)
@@ -113,6 +114,8 @@ def resolve(
     duplicates: Callable[[], NDArray[np.int64] | None],
     overlap: Callable[[], NDArray[np.int64] | None],
     refuse: Callable[[Boxes, list[Clash], bool], None],
+    *,
+    crop: bool = False,
 ) -> Boxes:
     """One granule for each place.
 
@@ -126,6 +129,8 @@ def resolve(
         Give the rank of each granule, of which the lowest counts; or None: refuse. Asked only where boxes meet.
     refuse
         Called with the boxes, some clashes and whether they overlap as tiles; raises.
+    crop
+        Cut tiles that overlap half way, instead of asking ``overlap``.
 
     Returns
     -------
@@ -139,16 +144,29 @@ def resolve(
     cells = _cells(boxes)
     if len(distinct(cells.code)) == len(cells.code):
         return boxes.sorted()
+    limits = None
+    if crop:
+        half = halves(boxes.dest, boxes.count, spatial)
+        if isinstance(half, Contained):
+            place = np.maximum(boxes.dest[half.one], boxes.dest[half.two]).tolist()
+            refuse(boxes, [Clash(half.one, half.two, tuple(place))], True)
+        else:
+            limits, cells = half, _cells(boxes, np.concatenate(half))
     tile = np.zeros(len(boxes.granule), np.int64)
     if spatial:
         columns = [a[:, list(spatial)] for a in (boxes.dest, boxes.count)]
         tile = np.unique(np.concatenate(columns, axis=1), axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
     kept = np.arange(len(cells.row))
+    rank: NDArray[np.int64] | None
     for group, policy, tiles in ((tile, duplicates, False), (np.zeros_like(tile), overlap, True)):
-        rank = policy()
-        order = np.zeros(len(boxes.granule), np.int64) if rank is None else rank[boxes.granule]
         rows = cells.row[kept]
-        kept = kept[np.lexsort((order[rows], group[rows], cells.code[kept]))]
+        if tiles and limits is not None:
+            place = np.argsort(np.lexsort(boxes.dest.T[::-1]))
+            rank, order = place, _outside(cells, kept, limits) * len(place) + place[rows]
+        else:
+            rank = policy()
+            order = np.zeros(len(rows), np.int64) if rank is None else rank[boxes.granule[rows]]
+        kept = kept[np.lexsort((order, group[rows], cells.code[kept]))]
         rows = cells.row[kept]
         same = (np.diff(cells.code[kept]) == 0) & (np.diff(group[rows]) == 0)
         if not same.any():
@@ -158,6 +176,15 @@ def resolve(
             refuse(boxes, _clashes(cells, kept, wins), tiles)
         kept = kept[wins]
     return _recut(boxes, cells, kept).sorted()
+
+
+def _outside(cells: _Cells, kept: NDArray[np.intp], limits: tuple[NDArray[np.int64], NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Along how many axes each cell lies outside what is left of its box."""
+    row, out = cells.row[kept], np.zeros(len(kept), np.int64)
+    for d, edges in enumerate(cells.edges):
+        at = cells.at[kept, d]
+        out += (edges[at] < limits[0][row, d]) | (edges[at + 1] > limits[1][row, d])
+    return out
 
 
 def _clashes(cells: _Cells, kept: NDArray[np.intp], wins: NDArray[np.bool_]) -> list[Clash]:

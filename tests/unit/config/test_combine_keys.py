@@ -185,7 +185,7 @@ def test_outputs(tmp_path: Path) -> None:
         ("along: []", "along", "an empty list"),
         ("along: t\n  mosaic: {t: coordinate}", "mosaic.t", "it is in combine.along already"),
         ("mosaic: {overlap: last}", "mosaic", "only overlap"),
-        ("mosaic: {y: coordinate, overlap: crop}", "mosaic.overlap", "not yet available"),
+        ("mosaic: {y: coordinate, overlap: cut}", "mosaic.overlap", "error, first, last, crop"),
         ("mosaic: {y: coordinate, x: order, overlap: last}\n  overlap: first", "mosaic.overlap", "keep one of them"),
         # policies
         ("differences: {codec: fill}", "differences.codec", "era, rechunk, refuse"),

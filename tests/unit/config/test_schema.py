@@ -51,7 +51,7 @@ BAD = [
     HEAD + OUTPUT + "combine: {differences: {packing: fill}}\n",
     HEAD + OUTPUT + "combine: {differences: {coordinates: {tolerance: -1}}}\n",
     HEAD + OUTPUT + "combine: {duplicates: best}\n",
-    HEAD + OUTPUT + "combine: {mosaic: {y: coordinate, overlap: crop}}\n",
+    HEAD + OUTPUT + "combine: {mosaic: {y: coordinate, overlap: half}}\n",
     HEAD + OUTPUT + "combine: {select: {x: [1, 2, 3]}}\n",
     HEAD + OUTPUT + "combine: {select: {x: {index: 1.5}}}\n",
     HEAD + OUTPUT + "combine: {select: {x: true}}\n",

@@ -240,3 +240,59 @@ def test_text_coordinates():
     found = order(scans, "s", AxisOptions("run", "name", r"r(\d)"))
     assert found.axes[0].values.tolist() == ["a", "b", "c"]
     assert places(found, scans) == [("r1_a", 0, 0), ("r2_a", 0, 1), ("r1_b", 2, 0)]
+
+
+def _owners(found, shape):
+    whole = np.full(shape, -1)
+    for g, c, d in zip(found.granule_id, found.count, found.dest, strict=True):
+        box = tuple(slice(a, a + n) for a, n in zip(d, c, strict=True))
+        assert (whole[box] == -1).all()
+        whole[box] = g
+    return whole
+
+
+def test_tiles_are_cut_half_way():
+    """A full grid of tiles is cut along both axes; the first keeps the middle of an odd number."""
+    ys, xs = [(0, 5), (3, 8)], [(0, 6), (3, 9), (8, 12)]
+    scans = {f"{i}{j}": tile(np.arange(*y), np.arange(*x)) for i, y in enumerate(ys) for j, x in enumerate(xs)}
+    whole = _owners(order(scans, "y", "x", overlap="crop"), (8, 12))
+    want = np.arange(6).reshape(2, 3)[np.repeat([0, 1], [4, 4])][:, np.repeat([0, 1, 2], [5, 4, 3])]
+    assert (whole == want).all()
+
+
+def test_a_missing_tile_changes_nothing_for_the_others_and_no_place_is_lost():
+    ys, xs = [(0, 6), (4, 10)], [(0, 6), (4, 10)]
+    scans = {f"{i}{j}": tile(np.arange(*y), np.arange(*x)) for i, y in enumerate(ys) for j, x in enumerate(xs)}
+    full = _owners(order(scans, "y", "x", overlap="crop"), (10, 10))
+    del scans["10"]
+    some = _owners(order(scans, "y", "x", overlap="crop"), (10, 10))
+    some[some == 2] = 3  # ids count on without the tile that is gone
+    kept = full != 2
+    assert (some[kept] == full[kept]).all()
+    assert (some == -1).sum() == 4 * 4  # what no other tile holds
+
+
+def test_staggered_rows_are_cut_row_by_row():
+    """Rows that are shifted against each other have seams of their own."""
+    scans = {"a": tile([0, 1], range(6)), "b": tile([0, 1], range(4, 10)), "c": tile([2, 3], range(2, 7)),
+             "d": tile([2, 3], range(5, 10))}  # fmt: skip
+    whole = _owners(order(scans, "y", "x", overlap="crop"), (4, 10))
+    assert whole[0].tolist() == [0] * 5 + [1] * 5
+    assert whole[3].tolist() == [-1, -1] + [2] * 4 + [3] * 4
+
+
+def test_a_tile_inside_another_has_no_half():
+    scans = {"a": tile(range(6), range(6)), "b": tile(range(6), range(2, 4))}
+    with pytest.raises(CombineError, match=r"a and b both hold y = 0, x = 2.*crop where each reaches past the other") as caught:
+        order(scans, "y", "x", overlap="crop")
+    assert caught.value.kind == "axis-overlap"
+
+
+def test_tiles_along_one_axis_and_their_duplicates():
+    """Equal tiles stay duplicates."""
+    scans = {"a": series(range(5), name="y", units="m"), "b": series(range(2, 7), name="y", units="m")}
+    assert _owners(order(scans, "y", overlap="crop"), (7,)).tolist() == [0] * 4 + [1] * 3
+    scans["c"] = scans["b"]
+    with pytest.raises(CombineError, match="duplicates: first or last"):
+        order(scans, "y", overlap="crop")
+    assert _owners(order(scans, "y", overlap="crop", duplicates="last"), (7,)).tolist() == [0] * 4 + [2] * 3
