@@ -273,6 +273,11 @@ class Combined:
     left_out: tuple[str, ...] = ()
     unmarked: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know, of eras too."""
+        return (self.by_era or self).warnings
+
     def array(self, path: str) -> CombinedArray:
         """One array by path."""
         for a in self.arrays:

@@ -21,7 +21,7 @@ def plan_json(plan: RunPlan) -> dict[str, object]:
         "granules": len(plan.whole.granules),
         "set_aside": list(plan.whole.set_aside),
         "axis": c.axis,
-        "warnings": list(c.warnings),
+        "warnings": list(c.notes),
         "outputs": [_output_json(o) for o in plan.outputs],
     }
 
@@ -74,7 +74,7 @@ def plan_lines(plan: RunPlan) -> list[str]:
     along = f", joined along {c.axis}" if c.axis else ""
     out = [f"{len(plan.whole.granules)} granules{along}, {len(c.arrays)} arrays"]
     out += [f"  set aside: {a}" for a in plan.whole.set_aside]
-    out += [f"  note: {w}" for w in (c.by_era or c).warnings]
+    out += [f"  note: {w}" for w in c.notes]
     for o in plan.outputs:
         out += ["", f"{o.output.kind} {o.output.form} at {o.output.at}"]
         for a in o.arrays:

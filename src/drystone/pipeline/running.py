@@ -132,7 +132,7 @@ def run_archive(
         named = is_released(whole.table.releases(), [(r.form, r.at, r.identity) for r in reports])
         release = None if named else _record_release(archive, whole, plans, reports)
     notes = [note for p in plans for note in p.notes()]
-    return RunReport(scan, tuple(reports), release, (*whole.combined.warnings, *notes))
+    return RunReport(scan, tuple(reports), release, (*whole.combined.notes, *notes))
 
 
 def _gone(archive: Archive, scan: ScanReport) -> ConsentNeeded:

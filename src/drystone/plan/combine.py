@@ -74,9 +74,10 @@ def combine(
     joined = joiner.arrays(order)
     whole = _combined(groups, joined, order)
     eras = with_eras(whole, joiner, order, joined)
+    if eras is None or eras.arrays is whole.arrays:
+        _check_left(joined, order)
     if eras is not None:
         return replace(whole, by_era=eras)
-    _check_left(joined, order)
     if joined.held:
         whole = replace(whole, warnings=(*whole.warnings, _mixed(joined, order)))
     return whole
