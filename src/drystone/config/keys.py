@@ -169,7 +169,7 @@ CODECS: Final = {
 }
 CODEC = OneKey("a codec", CODECS, later=("lz4", "zlib", "crc32c", "shuffle", "bz2", "lzma"))
 
-EDGE = _Edge((Integer(1), Choice(("all",))))
+EDGE = _Edge((Integer(1), Choice(("all",), later=("months", "years"))))
 BUDGET = Size(as_text=True)
 
 
