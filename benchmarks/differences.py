@@ -5,13 +5,14 @@ usage: differences.py [--only KIND,…] [--json FILE] [--markdown FILE]
 Each kind (``kinds.py``) is joined along time by each tool with the call that its documentation gives, in a process of its
 own, and read back through xarray: *right* (the values are the files'), *WRONG* (others, without a word), *refused* (an
 error before anything was published), *unreadable* (it was published and does not open). Where no one answer is right, only a
-refusal is right. drystone is asked twice: ``drystone.open``, and a virtual store published by its defaults (eras, where it
-makes them, are read group by group).
+refusal is right. VirtualiZarr is asked by both calls that it names, ``combine_by_coords`` and ``combine_nested``; drystone
+three times, always by its defaults: ``drystone.open``, a virtual store (eras are read group by group), and a store.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import json
 import os
 import shutil
@@ -19,15 +20,16 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from kinds import KINDS, Kind
 
-TOOLS = ("VirtualiZarr", "kerchunk", "drystone.open", "drystone icechunk")
+TOOLS = ("VirtualiZarr by coords", "VirtualiZarr nested", "kerchunk", "drystone.open", "drystone icechunk", "drystone store")
 
 
-def virtualizarr(folder: Path, files: list[str]):
+def virtualizarr(folder: Path, files: list[str], nested: bool = False):
     import xarray as xr
     from obspec_utils.registry import ObjectStoreRegistry
     from obstore.store import LocalStore
@@ -36,7 +38,8 @@ def virtualizarr(folder: Path, files: list[str]):
 
     registry = ObjectStoreRegistry({"file://": LocalStore()})
     parts = [open_virtual_dataset(f"file://{f}", registry=registry, parser=HDFParser(), decode_times=True) for f in files]
-    joined = xr.combine_by_coords(parts, coords="minimal", compat="override", combine_attrs="override", data_vars=None)
+    how = {"coords": "minimal", "compat": "override", "combine_attrs": "override", "data_vars": None}
+    joined = xr.combine_nested(parts, concat_dim="time", **how) if nested else xr.combine_by_coords(parts, **how)
     joined.vz.to_kerchunk(str(folder / "out.json"), format="json")
     return lambda: xr.open_dataset(str(folder / "out.json"), engine="kerchunk")
 
@@ -83,7 +86,25 @@ def drystone_icechunk(folder: Path, _: list[str]):
     return read
 
 
-MAKERS = dict(zip(TOOLS, (virtualizarr, kerchunk, drystone_open, drystone_icechunk), strict=True))
+def drystone_store(folder: Path, _: list[str]):
+    import xarray as xr
+
+    import drystone
+
+    (folder / "d.yaml").write_text(
+        "{name: d, granules: '*.nc', outputs: [{store: zarr, at: out.zarr}], verify: {values: full}}"
+    )
+    drystone.run(folder / "d.yaml")
+    return lambda: xr.open_zarr(folder / "out.zarr")
+
+
+MAKERS = dict(
+    zip(
+        TOOLS,
+        (virtualizarr, partial(virtualizarr, nested=True), kerchunk, drystone_open, drystone_icechunk, drystone_store),
+        strict=True,
+    )
+)
 
 
 def outcome(kind: Kind, tool: str, folder: Path) -> tuple[str, str]:
@@ -96,11 +117,11 @@ def outcome(kind: Kind, tool: str, folder: Path) -> tuple[str, str]:
         return "refused", f"{type(error).__name__}: {error}".splitlines()[0]
     try:
         dataset = read().load()
+        got = dataset["v"].values.astype("f8")
     except Exception as error:  # noqa: BLE001  as above
         return "unreadable", f"{type(error).__name__}: {error}".splitlines()[0]
     if values is None:
         return "WRONG", "published, and no one answer is right"
-    got = dataset["v"].values.astype("f8")
     if got.shape != values.shape:
         return "WRONG", f"shape {got.shape}, not {values.shape}"
     same = np.isclose(got, values, rtol=1e-12, atol=0, equal_nan=True)
@@ -110,6 +131,12 @@ def outcome(kind: Kind, tool: str, folder: Path) -> tuple[str, str]:
     told = [np.datetime64(str(t).replace(" ", "T"), "s") for t in dataset["time"].values]
     wanted = [np.datetime64(t, "s") for t in times or []]
     return ("right", "") if told == wanted else ("WRONG", f"times {[str(t) for t in told]}")
+
+
+def versions() -> str:
+    """What was compared, in a line."""
+    names = ("virtualizarr", "kerchunk", "xarray", "zarr", "icechunk", "drystone")
+    return ", ".join(f"{n} {importlib.metadata.version(n)}" for n in names)
 
 
 def main() -> None:
@@ -141,7 +168,7 @@ def main() -> None:
     if asked.json:
         asked.json.write_text(json.dumps(rows, indent=1))
     if asked.markdown:
-        lines = [f"| kind | what differs | {' | '.join(TOOLS)} |", "|---" * (len(TOOLS) + 2) + "|"]
+        lines = [versions(), "", f"| kind | what differs | {' | '.join(TOOLS)} |", "|---" * (len(TOOLS) + 2) + "|"]
         lines += [f"| {r['kind']} | {r['what']} | {' | '.join(r[t] for t in TOOLS)} |" for r in rows]
         asked.markdown.write_text("\n".join(lines) + "\n")
     if any(r[t] in ("WRONG", "unreadable", "died") for r in rows for t in TOOLS if t.startswith("drystone")):
