@@ -1,4 +1,4 @@
-"""Cases of files that differ, from public bug reports: joined exactly in every form, or refused by the words of ``case.json``."""
+"""Cases of files that differ, from public bug reports: joined exactly in every form, or refused in the words of the case."""
 
 from __future__ import annotations
 

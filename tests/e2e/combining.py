@@ -29,7 +29,7 @@ def write_config(
     more: str = "",
     **output: object,
 ) -> Path:
-    """A config beside the files, in YAML, which JSON is. Each form has a work folder of its own, so forms may be published in turn."""
+    """A config beside the files, for one form; each form has a table of its own, so that forms may be published in turn."""
     kind, name = form.split(": ")
     path = folder / f"{name}.yaml"
     said = {kind: name, "at": f"out:{AT[form]}", **output}
