@@ -216,6 +216,7 @@ class Placer:
         TableError
             A row lies outside its granule's grid, or its bytes are too few.
         """
+        batch = batch.at(self._array.fixed)
         left = np.searchsorted(self._ids, batch.granule_id, side="left")
         times = np.searchsorted(self._ids, batch.granule_id, side="right") - left
         rows, at, coords = np.arange(len(batch)), left, self._in_whole_rank(batch.coords)

@@ -256,7 +256,8 @@ class Fetcher:
     def _fetch(self, request: Request, call: Call) -> None:
         pending: set[Future[None]] = set()
         try:
-            for batch in self.rows.rows(request.array.inner, request.granule_ids):
+            for rows in self.rows.rows(request.array.inner, request.granule_ids):
+                batch = rows.at(request.array.fixed)
                 for group in request.groups:
                     found = group.match(batch)
                     if not len(found.row):

@@ -122,6 +122,34 @@ class RowBatch:
     def __len__(self) -> int:
         return len(self.offset)
 
+    def at(self, fixed: Sequence[tuple[int, int]]) -> RowBatch:
+        """The rows at some coordinates, without those axes; ``fixed`` are pairs of axis and coordinate.
+
+        Examples
+        --------
+        >>> one = np.zeros(2, np.int64)
+        >>> batch = RowBatch(one.astype("i4"), np.array([[0, 1], [5, 6]], np.int32), one, one, one.astype("i1"), {1: b"x"})
+        >>> batch.at([(0, 1)]).coords.tolist(), batch.at([(0, 1)]).inline
+        ([[6]], {0: b'x'})
+        """
+        if not fixed:
+            return self
+        keep = np.ones(len(self), np.bool_)
+        for axis, place in fixed:
+            keep &= self.coords[axis] == place
+        rows = np.flatnonzero(keep)
+        number = {int(row): i for i, row in enumerate(rows)} if self.inline or self.masks else {}
+        left = [a for a in range(len(self.coords)) if a not in dict(fixed)]
+        return RowBatch(
+            self.granule_id[rows],
+            self.coords[np.ix_(left, rows)],
+            self.offset[rows],
+            self.length[rows],
+            self.state[rows],
+            {number[i]: data for i, data in self.inline.items() if i in number},
+            {number[i]: mask for i, mask in self.masks.items() if i in number},
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:

@@ -79,6 +79,9 @@ class CombinedArray:
     picked
         Where not None, what the array takes of another one: it is read through that; ``placements`` then only name the
         granules that it may touch.
+    fixed
+        Axes of the granules' own array that the whole lacks, ascending, each with the place taken: chunks have one element
+        there, and only those of that place count. The variants lack these axes too.
     """
 
     path: str
@@ -97,6 +100,12 @@ class CombinedArray:
     new_axes: tuple[int, ...] = ()
     recodes: tuple[Recode | None, ...] = ()
     picked: Picked | None = None
+    fixed: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def holder(self) -> CombinedArray:
+        """The array that granules are placed in: the one that it takes places of, or itself."""
+        return self if self.picked is None else self.picked.base
 
     @property
     def inner(self) -> str:
@@ -172,6 +181,7 @@ class CombinedArray:
                 "new_axes": self.new_axes,
                 "recodes": [None if r is None else r.to_json() for r in self.recodes],
                 "picked": None if self.picked is None else _picked_json(self.picked),
+                "fixed": self.fixed,
                 "variants": [[v.structure(), v.attributes.to_json()] for v in self.variants],
             },
             ensure_ascii=False,
@@ -198,6 +208,7 @@ class CombinedArray:
             tuple(d["new_axes"]),
             tuple(None if r is None else Recode.from_json(r) for r in d["recodes"]),
             None if d["picked"] is None else _picked_from_json(d["picked"]),
+            tuple((axis, place) for axis, place in d["fixed"]),
         )
 
 

@@ -126,7 +126,7 @@ def _by_driver(array: CombinedArray, combined: Combined) -> bool:
     """Whether an array is written whole by the driver: text, coordinates, and what is small beside fields on a joined axis."""
     if array.made or array.dtype.kind == "T" or (array.path in combined.coordinates and len(array.shape) < 2):
         return True
-    beside = combined.axis is not None and array.placements.axis is None
+    beside = combined.axis is not None and array.holder.placements.axis is None
     return _nbytes(array) <= DRIVER_BYTES and (len(array.shape) < 2 or beside)
 
 

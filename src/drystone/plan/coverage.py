@@ -18,7 +18,7 @@ from drystone.codecs.chain import CodecChain
 from drystone.errors import PlanError
 from drystone.grid.chunk_grid import ChunkGrid
 from drystone.model.attributes import Attributes
-from drystone.model.placement import Combined, CombinedArray, Placements
+from drystone.model.placement import Combined, CombinedArray, Picked, Placements
 
 __all__ = ["Coverage", "coverage_path", "with_coverage"]
 
@@ -155,9 +155,13 @@ def with_coverage(combined: Combined) -> Combined:
     for array in combined.arrays:
         if array.made or (array.path in combined.coordinates and array.dims == (array.name,)):
             continue
-        coverage = Coverage.of(array)
+        coverage = Coverage.of(array.holder)
         if not coverage.has_gaps:
             continue
+        if array.picked is not None:
+            coverage = _picked(coverage, array.picked)
+            if not coverage.has_gaps:
+                continue
         held = coverage.held
         axes = tuple(d for d in range(held.ndim) if np.any(np.diff(held.astype(np.int8), axis=d))) or (0,)
         path, shape = coverage_path(array), tuple(array.shape[d] for d in axes)
@@ -171,6 +175,30 @@ def with_coverage(combined: Combined) -> Combined:
         made.append(_coverage_array(array, path, axes))
         values[path] = coverage.along(*axes).astype(np.int8)
     return replace(combined, arrays=(*combined.arrays, *made), coordinates={**combined.coordinates, **values})
+
+
+def _picked(whole: Coverage, picked: Picked) -> Coverage:
+    """Coverage of what is taken of an array: an axis of which places are taken has a cell for each."""
+    held, edges = whole.held, list(whole.edges)
+    cells = [
+        None if p is None else np.searchsorted(e, np.array(p), side="right") - 1
+        for p, e in zip(picked.places, whole.edges, strict=True)
+    ]
+    for d, at in enumerate(cells):
+        if at is not None and d not in picked.points:
+            held = np.take(held, at, axis=d)
+            edges[d] = np.arange(len(at) + 1, dtype=np.int64)
+    if picked.points:
+        first = picked.points[0]
+        held = np.moveaxis(held, picked.points, range(len(picked.points)))[
+            tuple(c for d in picked.points if (c := cells[d]) is not None)
+        ]
+        held = np.moveaxis(held, 0, first)
+        edges[first] = np.arange(held.shape[first] + 1, dtype=np.int64)
+    gone = (*picked.dropped, *picked.points[1:])
+    kept = [d for d in range(len(edges)) if d not in gone]
+    shape = tuple(len(edges[d]) - 1 for d in kept)
+    return Coverage(tuple(edges[d] for d in kept), held.reshape(shape))
 
 
 def _coverage_array(array: CombinedArray, path: str, axes: tuple[int, ...]) -> CombinedArray:

@@ -1,27 +1,25 @@
 """What is taken of a whole before anything is written: crops, levels, strides, lists, points.
 
 A run of neighbouring places is a crop: placements are clipped, and where their chunks still start on the grid the array
-stays virtual. Anything else makes a *picked* array: one that names, axis by axis, the places it takes of another one
-(:class:`~drystone.model.placement.Picked`); it is read through that one, and is published by value.
+stays virtual; so it does where each place taken is a chunk of its own (:mod:`~drystone.plan.taking`). Anything else makes a
+*picked* array: one that names, axis by axis, the places it takes of another one
+(:class:`~drystone.model.placement.Picked`); it is read through that one, and is published by value. Values are looked up by
+:mod:`~drystone.plan.lookup`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drystone.errors import CombineError
 from drystone.grid.chunk_grid import ChunkGrid
-from drystone.model.attributes import Attributes
 from drystone.model.options import Selection
-from drystone.model.placement import Combined, CombinedArray, Picked, Placements, Tile
-from drystone.plan.joined import joined_grid
-from drystone.plan.order_times import from_iso, month_start, parse_clock
+from drystone.model.placement import Combined, CombinedArray, Picked, Placements
+from drystone.plan.lookup import Coordinate, refused
+from drystone.plan.taking import cropped, dropped, regridded, spread
 
 __all__ = ["select"]
 
@@ -73,11 +71,11 @@ def select(combined: Combined, selections: Mapping[str, Selection], names: Mappi
     taken: dict[str, _Taken] = {}
     for name, what in selections.items():
         if name not in sizes:
-            raise _refused(name, f"no array has that dimension (there are: {', '.join(sorted(sizes))})")
+            raise refused(name, f"no array has that dimension (there are: {', '.join(sorted(sizes))})")
         taken[name] = _places(combined, name, sizes[name], what)
     if len({len(t.places) for t in taken.values() if t.points}) > 1:
         counts = ", ".join(f"{n}: {len(t.places)}" for n, t in taken.items() if t.points)
-        raise _refused(POINTS, f"points need as many places on every dimension, not {counts}")
+        raise refused(POINTS, f"points need as many places on every dimension, not {counts}")
     arrays, coordinates = [], dict(combined.coordinates)
     for array in combined.arrays:
         if array.path in coordinates:
@@ -98,93 +96,38 @@ def _eras(combined: Combined, selections: Mapping[str, Selection], names: Mappin
     return select(combined, selections, names)
 
 
-def _refused(name: str, why: str) -> CombineError:
-    return CombineError(f"select: {name}: {why}", kind="select", dimension=name)
-
-
 def _places(combined: Combined, name: str, size: int, what: Selection) -> _Taken:
     if what.kind in ("index", "list", "points", "slice"):
         return _numbered(name, size, what)
-    values, attributes = _coordinate(combined, name)
-    wanted = [None if v is None else _number(v, attributes, end=what.kind == "range" and i == 1)
-              for i, v in enumerate(what.values)]  # fmt: skip
+    found = _coordinate(combined, name)
     if what.kind == "range":
-        low, high = wanted
-        if isinstance(low, float | int) and isinstance(high, float | int) and low > high:
-            low, high = high, low
-        inside: NDArray[np.bool_] = np.ones(size, np.bool_)
-        if low is not None:
-            inside &= np.greater_equal(values, low)
-        if high is not None:
-            inside &= np.less_equal(values, high)
-        places = np.flatnonzero(inside)
-        if not len(places):
-            raise _refused(name, f"no place lies between {what.values[0]} and {what.values[1]} (it goes from {values.min()} to "
-                                 f"{values.max()})")  # fmt: skip
-        if places[-1] - places[0] + 1 != len(places):
-            raise _refused(name, "its coordinate neither rises nor falls, so a range of values is no range of places")
-        return _Taken(places[:: what.step].astype(np.int64))
-    places = np.array([_find(name, values, w, v) for w, v in zip(wanted, what.values, strict=True)], np.int64)
+        return _Taken(found.between(what.values[0], what.values[1])[:: what.step])
+    places = np.array([found.place(v) for v in what.values if v is not None], np.int64)
     return _Taken(places, dropped=what.kind == "value", points=what.kind == "point_values")
 
 
 def _numbered(name: str, size: int, what: Selection) -> _Taken:
     numbers = [v if v is None or isinstance(v, int) else int(float(v)) for v in what.values]
     if what.kind == "slice":
-        return _Taken(np.arange(size, dtype=np.int64)[slice(numbers[0], numbers[1], what.step)])
+        sliced = np.arange(size, dtype=np.int64)[slice(numbers[0], numbers[1], what.step)]
+        if not len(sliced):
+            raise refused(name, f"no place lies between {numbers[0]} and {numbers[1]}: it has {size}")
+        return _Taken(sliced)
     places = np.array([n for n in numbers if n is not None], np.int64)
     outside = places[(places >= size) | (places < -size)]
     if len(outside):
-        raise _refused(name, f"place {outside[0]} is not among its {size}")
+        raise refused(name, f"place {outside[0]} is not among its {size}")
     return _Taken(np.where(places < 0, places + size, places), what.kind == "index", what.kind == "points")
 
 
-def _coordinate(combined: Combined, name: str) -> tuple[NDArray[np.generic], Attributes]:
+def _coordinate(combined: Combined, name: str) -> Coordinate:
     found = sorted(
         (a for a in combined.arrays if a.dims == (name,) and a.name == name and a.path in combined.coordinates),
         key=lambda a: a.path.count("/"),
     )
     if not found:
-        raise _refused(name, "it has no coordinate variable to look values up in; take places by number: {index: …}")
-    return combined.coordinates[found[0].path], found[0].attributes
-
-
-def _find(name: str, values: NDArray[np.generic], wanted: float | str | None, said: object) -> int:
-    hits = np.flatnonzero(values == np.asarray(wanted))
-    if len(hits):
-        return int(hits[0])
-    near = ""
-    if values.dtype.kind in "iuf" and isinstance(wanted, int | float):
-        near = f"; the nearest is {values[int(np.argmin(np.abs(values.astype(np.float64) - wanted)))]}"
-    raise _refused(name, f"no place has the value {said}{near}")
-
-
-_ISO = re.compile(r"^\d{4}(-\d{2}(-\d{2}([T ].*)?)?)?$")
-
-
-def _number(value: str | float, attributes: Attributes, *, end: bool) -> float | str:
-    """A value as the coordinate stores it: times in its units and calendar; a date that ends a range to its last instant."""
-    if not isinstance(value, str) or not _ISO.match(value):
-        return value
-    units, said = attributes.get("units"), attributes.get("calendar")
-    clock = None if units is None else parse_clock(str(units.value), None if said is None else str(said.value))
-    if clock is None:
-        return value
-    time = from_iso(f"{value}-01-01" if len(value) == 4 else value, clock.calendar)
-    if time is None:
-        raise CombineError(f"select: {value} is no time of the calendar {clock.calendar}", kind="select")
-    if end and len(value) <= len("2000-01-01"):
-        time = _next(value, time, clock.calendar) - 1
-    return float(Fraction(time - clock.epoch, clock.unit))
-
-
-def _next(text: str, time: int, calendar: str) -> int:
-    """The first instant after the year, month or day that a date names."""
-    parts = [int(p) for p in text.split("-")]
-    if len(parts) == 3:
-        return time + 86_400_000_000_000
-    month = parts[0] * 12 + (parts[1] if len(parts) == 2 else 12)
-    return int(month_start(np.array([month]), calendar)[0])
+        raise refused(name, "it has no coordinate variable to look values up in; take places by number: {index: …}")
+    return Coordinate.of(name, combined.coordinates[found[0].path], found[0].attributes)
 
 
 def _values(values: np.ndarray, dims: tuple[str, ...], taken: Mapping[str, _Taken]) -> np.ndarray:
@@ -214,10 +157,22 @@ def _array(
     rest = {d: t for d, t in mine.items() if runs[d] is None}
     for d, run in runs.items():
         if run is not None and run != (0, array.shape[d]):
-            array = _cropped(array, d, *run)
+            array = cropped(array, d, *run)
+    whole = None if any(t.points for t in rest.values()) else _whole_chunks(array, rest)
+    if whole is not None:
+        return regridded(whole, names)
     if any(run is not None for run in runs.values()):
-        array = _regridded(array, names)
+        array = regridded(array, names)
     return _picked(array, rest) if rest else array
+
+
+def _whole_chunks(array: CombinedArray, rest: Mapping[int, _Taken]) -> CombinedArray | None:
+    """The array where every place taken is a chunk of its own, so that chunks stay as they are; None where one is not."""
+    taken: CombinedArray | None = array
+    for d, t in sorted(rest.items(), reverse=True):  # an axis that goes moves those behind it
+        if taken is not None:
+            taken = dropped(taken, d, int(t.places[0])) if t.dropped else spread(taken, d, t.places)
+    return taken
 
 
 def _dims(dims: tuple[str, ...], mine: Mapping[int, _Taken]) -> tuple[str, ...]:
@@ -231,47 +186,6 @@ def _dims(dims: tuple[str, ...], mine: Mapping[int, _Taken]) -> tuple[str, ...]:
             continue
         out.append(name)
     return tuple(out)
-
-
-def _cropped(array: CombinedArray, d: int, start: int, stop: int) -> CombinedArray:
-    """Placements clipped to a run of places of one axis."""
-    p = array.placements
-    shape = tuple(stop - start if i == d else n for i, n in enumerate(array.shape))
-    if d == p.axis:
-        first, last = np.maximum(p.dest, start), np.minimum(p.dest + p.count, stop)
-        keep = first < last
-        shift = (first - p.dest)[keep]
-        placements = Placements(
-            p.axis, p.granule_id[keep], p.src_offset[keep] + shift, (last - first)[keep], first[keep] - start, p.variant[keep],
-            p.tiles, p.tile[keep] if len(p.tile) else p.tile,
-        )  # fmt: skip
-        return replace(array, shape=shape, placements=placements)
-    whole = Tile((0,) * len(shape), tuple(0 if i == p.axis else n for i, n in enumerate(array.shape)), (0,) * len(shape))
-    tiles, kept = [], []
-    for number, tile in enumerate(p.tiles or (whole,)):
-        begin, end = max(tile.dest[d], start), min(tile.dest[d] + tile.count[d], stop)
-        if begin < end:
-            kept.append(number)
-            tiles.append(_set(tile, d, tile.src_offset[d] + begin - tile.dest[d], end - begin, begin - start))
-    numbers = p.tile if len(p.tile) else np.zeros(len(p), np.int32)
-    rows = np.flatnonzero(np.isin(numbers, kept))
-    new = np.searchsorted(np.array(kept), numbers[rows]).astype(np.int32)
-    placements = Placements(
-        p.axis, p.granule_id[rows], p.src_offset[rows], p.count[rows], p.dest[rows], p.variant[rows], tuple(tiles), new
-    )
-    return replace(array, shape=shape, placements=placements)
-
-
-def _set(tile: Tile, d: int, src: int, count: int, dest: int) -> Tile:
-    def put(values: tuple[int, ...], value: int) -> tuple[int, ...]:
-        return (*values[:d], value, *values[d + 1 :])
-
-    return Tile(put(tile.src_offset, src), put(tile.count, count), put(tile.dest, dest))
-
-
-def _regridded(array: CombinedArray, names: Mapping[int, str]) -> CombinedArray:
-    grid, unaligned = joined_grid(array.path, array.dims, array.shape, array.placements, array.variants, names)
-    return replace(array, grid=grid, unaligned=array.unaligned or unaligned)
 
 
 def _picked(array: CombinedArray, rest: Mapping[int, _Taken]) -> CombinedArray:

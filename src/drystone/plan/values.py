@@ -60,6 +60,7 @@ def decoded(array: CombinedArray) -> CombinedArray:
         codecs=CodecChain.of(Codec.of("bytes", endian="little")),
         attributes=attributes,
         recodes=recodes,
+        picked=None if array.picked is None else replace(array.picked, base=decoded(array.picked.base)),
         unaligned=array.unaligned or f"{array.path}: its numbers are unpacked, so no granule's bytes are its chunks",
     )
 

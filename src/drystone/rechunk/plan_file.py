@@ -122,6 +122,8 @@ class ArrayPlan:
         array = self.array
         if array.inner != array.path or array.new_axes:
             whole.append([array.inner, array.new_axes])
+        if array.fixed:
+            whole.append(["fixed", array.fixed])
         if array.picked is not None:
             whole.append(array.to_json())
         text = json.dumps(whole)

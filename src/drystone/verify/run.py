@@ -203,7 +203,7 @@ def _columns(
         if a.made and not len(a.placements):
             made.append({"path": a.path, "dims": list(a.dims), "shape": list(a.shape)})
             continue
-        where = _where(a)
+        where = a.holder.placements
         key = _placements_key(where)
         if key not in known:
             known[key] = len(placements)
@@ -224,14 +224,9 @@ def _columns(
     return {"arrays": specs, "made": made, "placements": placements, "granules": names}
 
 
-def _where(a: CombinedArray) -> Placements:
-    """Where granules lie: in the array, or in the one that it takes places of."""
-    return a.placements if a.picked is None else a.picked.base.placements
-
-
 def _spec(a: CombinedArray, form: str, decoded: bool) -> dict[str, object]:
     """One array; ``firsts`` are the granules that show each of its variants first."""
-    p = _where(a)
+    p = a.holder.placements
     used, rows = np.unique(p.variant, return_index=True)
     gap, missing = _gap(a)
     packed = decoded and any(n in a.attributes for n in ("scale_factor", "add_offset", "_Unsigned"))
@@ -239,6 +234,7 @@ def _spec(a: CombinedArray, form: str, decoded: bool) -> dict[str, object]:
         "path": a.path,
         "inner": a.inner,
         "new_axes": list(a.new_axes),
+        "fixed": a.holder.fixed,
         "picked": None if a.picked is None else {n: getattr(a.picked, n) for n in ("places", "dropped", "points")},
         "dims": list(a.dims),
         "shape": list(a.shape),
@@ -284,7 +280,7 @@ def _given(a: CombinedArray, combined: Combined, path: Path) -> str | None:
     values = combined.coordinates.get(a.path)
     if a.dims != (a.name,) or values is None or values.dtype.kind not in "biuf" or values.shape != a.shape:
         return None
-    if int(_where(a).count.sum()) >= (a if a.picked is None else a.picked.base).shape[0]:
+    if int(a.holder.placements.count.sum()) >= a.holder.shape[0]:
         return None
     np.save(path, values, allow_pickle=False)
     return str(path)

@@ -22,7 +22,7 @@ else:
         importlib.import_module(_here + n) for n in ("compare", "granules", "meaning", "pieces", "readers")
     )
 
-__all__ = ["Codings", "Origin", "Subject", "Tally", "form_problems", "node_of", "published"]
+__all__ = ["Codings", "Origin", "Subject", "Tally", "form_problems", "node_of", "own_places", "published"]
 
 _PROBLEMS = 20  # that are told of one array
 
@@ -97,8 +97,18 @@ class Origin:
 
     @staticmethod
     def _own(place: tuple[int, ...], piece: pieces.Piece, one: Subject) -> tuple[int, ...]:
-        new = one.spec["new_axes"]
-        return tuple(i - s for d, (i, s) in enumerate(zip(place, piece.shift, strict=True)) if d not in new)
+        return tuple(own_places(one.spec, [i - s for i, s in zip(place, piece.shift, strict=True)]))
+
+
+def own_places(spec: Mapping[str, Any], places: Sequence[int], extent: int = 0) -> list[int]:
+    """Places within a granule, one an axis of the whole, as one an axis of the granule's own array.
+
+    Axes that it lacks go; those that the whole lacks come in, with the place taken there, plus ``extent``.
+    """
+    own = [v for d, v in enumerate(places) if d not in spec["new_axes"]]
+    for axis, place in spec["fixed"]:  # ascending
+        own.insert(axis, place + extent)
+    return own
 
 
 class Codings:

@@ -255,7 +255,7 @@ class Witness:
         at = [[v - s for v, s in zip(corner, piece.shift, strict=True)] for corner in (piece.start, piece.stop)]
         if any(at[0][d] != 0 or at[1][d] != 1 for d in new):
             raise readers.Unreadable(f"{piece.granule}, {inner}: it has one place on a new axis, {at[0]} to {at[1]} was placed")
-        own = [[v for d, v in enumerate(corner) if d not in new] for corner in at]
+        own = [subject.own_places(one.spec, corner, extent) for extent, corner in enumerate(at)]
         shape = tuple(b - a for a, b in zip(*own, strict=True))
         values = compare.native(self._sources.read(str(piece.granule), inner, own[0], own[1]))
         if values.shape != shape:
