@@ -6,7 +6,8 @@ are read by the chunk that holds them: each chunk is decoded once, however many 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,9 @@ from numpy.typing import NDArray
 from drystone.grid.selection import Indexed, NormalAxis, Strided
 from drystone.model.placement import CombinedArray, Picked
 
-__all__ = ["read_picked"]
+__all__ = ["POINT_CELLS", "read_picked"]
+
+POINT_CELLS = 1 << 20  # elements read at once around the points of one chunk
 
 type Read = Callable[[CombinedArray, tuple[NormalAxis, ...]], NDArray[np.generic]]
 
@@ -78,9 +81,37 @@ def _points(read: Read, picked: Picked, whole: list[NormalAxis], at: int, kept: 
             distinct, inverse = np.unique(w[mine], return_inverse=True)
             part[d] = Indexed(distinct)
             back.append(inverse.reshape(-1))
-        values = read(picked.base, tuple(part))
-        values = np.moveaxis(values, picked.points, range(len(picked.points)))[tuple(back)]
-        # what is left: the points, then the base's other axes in order, dropped ones among them with one place
-        values = values.reshape(len(mine), *(n for i, n in enumerate(kept) if i != at))
-        out[(slice(None),) * at + (mine,)] = np.moveaxis(values, 0, at)
+        for some, where in _pieces(part, picked, kept):
+            values = read(picked.base, some)
+            values = np.moveaxis(values, picked.points, range(len(picked.points)))[tuple(back)]
+            # what is left: the points, then the base's other axes in order, dropped ones among them with one place
+            sizes = (s.stop - s.start for i, s in enumerate(where) if i != at)
+            values = values.reshape(len(mine), *sizes)
+            into: tuple[slice | NDArray[np.intp], ...] = (*where[:at], mine, *where[at + 1 :])
+            out[into] = np.moveaxis(values, 0, at)
     return out
+
+
+def _pieces(
+    part: list[NormalAxis], picked: Picked, kept: tuple[int, ...]
+) -> Iterator[tuple[tuple[NormalAxis, ...], tuple[slice, ...]]]:
+    """What is read around the points of one chunk, cut along the longest other axis where it is more than ``POINT_CELLS``.
+
+    Around points on a diagonal there is a square, many times as large as what is wanted of it.
+    """
+    everything = tuple(slice(0, n) for n in kept)
+    others = [d for d in range(len(part)) if d not in picked.points and d not in picked.dropped]
+    longest = max(others, key=lambda d: part[d].count, default=None)
+    cells = math.prod(a.count for a in part)
+    if longest is None or cells <= POINT_CELLS:
+        yield tuple(part), everything
+        return
+    axis, axes = part[longest], _view_axes(picked)
+    step = max(1, axis.count * POINT_CELLS // cells)
+    for a in range(0, axis.count, step):
+        b = min(a + step, axis.count)
+        some = (
+            Indexed(axis.indices[a:b]) if isinstance(axis, Indexed) else Strided(axis.start + axis.step * a, axis.step, b - a)
+        )
+        where = tuple(slice(a, b) if i == axes[longest] else s for i, s in enumerate(everything))
+        yield (*part[:longest], some, *part[longest + 1 :]), where

@@ -36,6 +36,7 @@ _PIECE = 8 << 20  # a range of an unfiltered chunk, read and put: never more at 
 # an element that is recoded: masks and copies as numbers of 8 bytes; Python's integers where those would overflow; fractions
 # for times from or to floating point; measured 46, 141 and 278
 _RECODE_BYTES, _OBJECT_BYTES, _FRACTION_BYTES = 56, 160, 400
+_POINT_CELLS = 1 << 20  # as the fetcher cuts what it reads around points
 _ROW_BYTES = 640  # a chunk reference on its way from the table to a read, all columns and objects of it
 
 
@@ -79,6 +80,10 @@ class MemoryModel:
         True for object stores, where a cell's parts are joined for the request.
     recoding
         Bytes that the largest source chunk takes while it is recoded; 0 where none is.
+    copies
+        Copies of the region's values that are held while it is read: more than one where places are picked of another array.
+    around
+        Bytes read around points of one chunk, beside their own.
 
     Examples
     --------
@@ -96,6 +101,8 @@ class MemoryModel:
     in_flight: int
     joined: bool
     recoding: int = 0
+    copies: int = 1
+    around: int = 0
 
     @classmethod
     def of(
@@ -115,6 +122,7 @@ class MemoryModel:
             in_flight,
             joined,
             _largest_recode(array),
+            *_picking(array),
         )
 
     def peak(self, cells: int) -> int:
@@ -125,6 +133,7 @@ class MemoryModel:
         reading = max(self.in_flight, 2 * encoded_bound(self.source_chunk)) + self.threads * (
             2 * self.source_chunk + self.recoding
         )
+        reading += (self.copies - 1) * slab + self.around
         copies = 3 if self.joined else 2
         # a region at the array's end may be smaller than its padded cell, but is encoded whole
         batch = max(self.chunk, min(BATCH_BYTES, self.cell))
@@ -134,6 +143,18 @@ class MemoryModel:
             + (self.threads + 1) * encoded_bound(batch)
         )
         return slab + rows + max(reading, writing)
+
+
+def _picking(array: CombinedArray) -> tuple[int, int]:
+    """Copies of a region's values while it is read, and bytes around points beside them."""
+    picked = array.picked
+    if picked is None:
+        return 1, 0
+    if not picked.points:
+        return 2, 0
+    # of a chunk's points at most the chunk is read where no other axis can be cut further
+    square = math.prod(min(max(v.chunk_shape[d] for v in array.variants), len(picked.places[d] or ())) for d in picked.points)
+    return 3, 2 * max(_POINT_CELLS, square) * array.dtype.itemsize
 
 
 def _largest_read(array: CombinedArray) -> int:

@@ -120,6 +120,7 @@ def place(members: ArrayMembers, order: Order, names: Mapping[int, str]) -> Plac
     chosen = members.take(at[sort])
     dest, count, src = (np.ascontiguousarray(boxes[sort, lead, i]) for i in range(3))
     number = tile[sort] if len(tile) else tile
+    _check_tiles(members.path, tiles, number, dest, count, chosen.granule_id, names)
     placements = Placements(axes[lead], chosen.granule_id, src, count, dest, chosen.variant, tiles, number)
     held = int(np.prod(boxes[:, :, 1], axis=1).sum())
     due = int(np.prod([order.axes[k].extent for k in has]))
@@ -172,6 +173,43 @@ def _check_disjoint(
         granule=one,
         other=two,
     )
+
+
+def _check_tiles(
+    path: str,
+    tiles: tuple[Tile, ...],
+    number: NDArray[np.int32],
+    dest: Int64,
+    count: Int64,
+    granule_id: NDArray[np.int32],
+    names: Mapping[int, str],
+) -> None:
+    """Granules of different tiles hold no element together; within one tile the placements themselves see to that."""
+    if len(tiles) < 2:
+        return
+    low = np.array([t.dest for t in tiles], np.int64)
+    high = np.array([t.stop for t in tiles], np.int64)
+    off = high.max(axis=0) > 0  # the lead axis has no numbers here
+    first = np.searchsorted(number, np.arange(len(tiles) + 1))
+    for i in range(len(tiles) - 1):
+        meets = np.all((low[i + 1 :, off] < high[i, off]) & (high[i + 1 :, off] > low[i, off]), axis=1)
+        mine = slice(first[i], first[i + 1])
+        for j in (np.flatnonzero(meets) + i + 1).tolist():
+            other = slice(first[j], first[j + 1])
+            at = np.searchsorted((dest + count)[other], dest[mine], side="right") + other.start
+            near = np.flatnonzero(at < other.stop)
+            near = near[dest[at[near]] < (dest + count)[mine][near]]
+            if len(near):
+                one, two = (names[int(granule_id[k])] for k in (mine.start + near[0], at[near[0]]))
+                raise CombineError(
+                    f"{path}: {one} and {two} hold elements of the whole together (around place {dest[at[near[0]]]} of "
+                    "the axis they are joined along), and nothing says which of them counts; leave the variable out "
+                    "with combine: {variables: […]}, or cut the granules alike",
+                    kind="axis-overlap",
+                    variable=path,
+                    granule=one,
+                    other=two,
+                )
 
 
 def _tiles(boxes: Int64, axes: list[int], lead: int, shape: list[int]) -> tuple[tuple[Tile, ...], NDArray[np.int32]]:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drystone.grid.chunk_grid import ChunkGrid
+from drystone.grid.dimension import DimensionGrid, RectilinearDimension, RegularDimension
 from drystone.model.options import Selection
 from drystone.model.placement import Combined, CombinedArray, Picked, Placements
 from drystone.plan.lookup import Coordinate, refused
@@ -193,16 +194,9 @@ def _picked(array: CombinedArray, rest: Mapping[int, _Taken]) -> CombinedArray:
     places = tuple(tuple(rest[d].places.tolist()) if d in rest else None for d in range(len(array.dims)))
     dropped = tuple(d for d in rest if rest[d].dropped)
     points = tuple(d for d in rest if rest[d].points)
-    shape: list[int] = []
-    chunk: list[int] = []
-    for d, n in enumerate(array.shape):
-        if d in dropped or d in points[1:]:
-            continue
-        size = len(rest[d].places) if d in rest else n
-        shape.append(size)
-        edge = array.grid.dimensions[d].regular_size or max((int(s) for s in array.grid.dimensions[d].data_sizes(
-            np.arange(array.grid.dimensions[d].n_chunks))), default=1)  # fmt: skip
-        chunk.append(max(1, min(size, edge)))
+    dims = [d for d in range(len(array.dims)) if d not in dropped and d not in points[1:]]
+    shape = tuple(len(rest[d].places) if d in rest else array.shape[d] for d in dims)
+    grid = ChunkGrid(tuple(_runs(array, rest, points if d in points else (d,)) for d in dims))
     ids, at = np.unique(array.placements.granule_id, return_index=True)
     zero = np.zeros(len(ids), np.int64)
     # one row for each granule that it is read from; where they land, the array that is picked from knows
@@ -210,11 +204,24 @@ def _picked(array: CombinedArray, rest: Mapping[int, _Taken]) -> CombinedArray:
     return replace(
         array,
         dims=_dims(array.dims, rest),
-        shape=tuple(shape),
-        grid=ChunkGrid.regular(tuple(shape), tuple(chunk)),
+        shape=shape,
+        grid=grid,
         unaligned=f"{array.path}: what is selected of it is no run of whole chunks, so its bytes are no chunks of one Zarr "
         "array; publish it as a store (rechunk)",
         placements=placements,
         source=array.inner,
         picked=Picked(array, places, dropped, points),
     )
+
+
+def _runs(array: CombinedArray, rest: Mapping[int, _Taken], axes: tuple[int, ...]) -> DimensionGrid:
+    """The places taken of some axes together, cut where the next one lies in another chunk."""
+    if axes[0] not in rest:
+        return array.grid.dimensions[axes[0]]
+    chunks = np.stack([array.grid.dimensions[d].indices_to_chunks(rest[d].places) for d in axes])
+    edges = np.flatnonzero(np.any(np.diff(chunks, axis=1) != 0, axis=0)) + 1
+    n = chunks.shape[1]
+    sizes = np.diff(np.concatenate([[0], edges, [n]]))
+    if len(sizes) < 2 or (np.all(sizes[:-1] == sizes[0]) and sizes[-1] <= sizes[0]):
+        return RegularDimension(n, max(1, int(sizes[0])))
+    return RectilinearDimension(tuple(sizes.tolist()))
