@@ -59,6 +59,8 @@ class Coverage:
         PlanError
             ``placements-overlap``: two placements hold one element.
         """
+        if array.picked is not None:
+            return _picked(Coverage.of(array.picked.base), array.picked)
         shape, p = array.shape, array.placements
         if 0 in shape:
             return cls(tuple(np.unique([0, n]) for n in shape), np.ones(tuple(min(1, n) for n in shape), np.bool_))
@@ -155,13 +157,9 @@ def with_coverage(combined: Combined) -> Combined:
     for array in combined.arrays:
         if array.made or (array.path in combined.coordinates and array.dims == (array.name,)):
             continue
-        coverage = Coverage.of(array.holder)
+        coverage = Coverage.of(array)
         if not coverage.has_gaps:
             continue
-        if array.picked is not None:
-            coverage = _picked(coverage, array.picked)
-            if not coverage.has_gaps:
-                continue
         held = coverage.held
         axes = tuple(d for d in range(held.ndim) if np.any(np.diff(held.astype(np.int8), axis=d))) or (0,)
         path, shape = coverage_path(array), tuple(array.shape[d] for d in axes)
