@@ -108,7 +108,7 @@ class Placer:
             raise self._refused("a granule's numbers must be rewritten to fit the array, which no reference does")
         if variant.codecs.signature() != array.codecs.signature() or variant.dtype != array.stored_dtype:
             raise self._refused("a granule's bytes decode otherwise than the array says")
-        if (variant.fill or b"").strip(b"\0") != (array.fill or b"").strip(b"\0"):
+        if not array.fills_as(variant):
             raise self._refused("a granule's unwritten chunks read as another value than the array's")
         if not array.placements.is_tiled and any(
             n != m for d, (n, m) in enumerate(zip(variant.shape, array.shape, strict=True)) if d != lead

@@ -138,6 +138,11 @@ class CombinedArray:
             return np.zeros((), self.dtype)
         return np.frombuffer(self.fill, self.stored_dtype, 1).astype(self.dtype).reshape(())
 
+    def fills_as(self, variant: ArraySpec) -> bool:
+        """Whether a variant's unwritten chunks read as the array's do, both of one stored type; no fill is zeros."""
+        size = self.stored_dtype.itemsize
+        return (variant.fill or b"").ljust(size, b"\0") == (self.fill or b"").ljust(size, b"\0")
+
     @property
     def marks_missing(self) -> bool:
         """Whether a place without a granule can be told from data: there is a ``_FillValue``, or NaN."""

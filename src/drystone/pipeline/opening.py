@@ -118,6 +118,8 @@ def open_sources(sources: Sources, options: CombineOptions, format: str = "auto"
     groups, notes = merged_groups(json.dumps([g.to_json() for g in s.groups]) for s in scans.values())
     combined = combine(members, groups, names, options, attributes=roots_of_scans(scans, options))
     combined = select(replace(combined, warnings=(*combined.warnings, *notes)), options.select, names)
+    for text in combined.left_out:
+        warnings.warn(text, LeftOut, stacklevel=4)
     fetcher = Fetcher(sources.places, MemoryRows(granules, scans), threads=_THREADS, bytes_in_flight=_IN_FLIGHT)
     check_statics(combined, members, fetcher, names, DigestCache(None, ""))
     return combined, fetcher

@@ -41,7 +41,7 @@ def crop_block(array: CombinedArray) -> tuple[int, ...] | None:
             or v.dtype != array.stored_dtype
             or v.dtype.kind == "T"
             or v.codecs.signature() != array.codecs.signature()
-            or (v.fill or b"").strip(b"\0") != (array.fill or b"").strip(b"\0")
+            or not array.fills_as(v)
         ):
             return None
     return block
@@ -76,6 +76,8 @@ def crop_grid(array: CombinedArray) -> ChunkGrid | None:
 
 def cropped(array: CombinedArray) -> CombinedArray | None:
     """The array on its crop grid, or None where it has none."""
+    if array.picked is not None:  # its chunks are another array's
+        return None
     grid = crop_grid(array)
     return None if grid is None else replace(array, grid=grid, unaligned=None)
 

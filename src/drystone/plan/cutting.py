@@ -57,7 +57,7 @@ def cut_grid(array: CombinedArray) -> ChunkGrid | None:
             or not is_cuttable(v, lead)
             or v.dtype != array.stored_dtype
             or v.codecs.signature() != array.codecs.signature()
-            or (v.fill or b"").strip(b"\0") != (array.fill or b"").strip(b"\0")
+            or not array.fills_as(v)
             or others != [n for d, n in enumerate(first.chunk_shape) if d != lead]
         ):
             return None

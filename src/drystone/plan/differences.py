@@ -143,11 +143,8 @@ def _find_storage(variants: Variants, findings: Findings, joined: frozenset[str]
         if name not in joined:
             findings.find("codec", f"chunk size along {name}", _edge(specs, i))
     fills = {v: _fill_number(specs[v]) for v in variants.used}
-    sparse = [v for v in variants.used if specs[v].sparse]
-    if len({specs[v].native_dtype for v in variants.used}) == 1 and sparse:
-        # a granule whose chunks are all written may stand under any fill
-        other = fills[sparse[0]]
-        findings.find("codec", "storage fill", lambda v: (fills[v] if specs[v].sparse else other).hex() + " (hex)")
+    if len({specs[v].native_dtype for v in variants.used}) == 1:
+        findings.find("codec", "storage fill", lambda v: fills[v].hex() + " (hex)")
     for i, name in enumerate(specs[variants.base].dims):
         if name in joined:
             inner = {specs[v].chunk_shape[i] for v in variants.used if specs[v].chunk_shape[i] != specs[v].shape[i]}

@@ -265,8 +265,6 @@ def _gap(a: CombinedArray) -> tuple[bytes | None, bool]:
 
 def _parents(a: CombinedArray, combined: Combined) -> list[tuple[str, str]]:
     """Arrays whose bounds it may hold: path, and path within granules."""
-    if "units" in a.attributes:
-        return []
     named = [o for o in combined.arrays if o.group == a.group and o.path != a.path]
     return [
         (o.path, o.inner)

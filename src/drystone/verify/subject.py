@@ -187,15 +187,17 @@ def _bounded_by(attributes: Mapping[str, object], name: str) -> bool:
 
 
 def published(root: Any, node: Any, spec: dict[str, Any]) -> tuple[Side, tuple[str, str] | None]:  # noqa: ANN401  as above
-    """The published side, with the units of the array whose bounds it holds where it has none of its own."""
+    """The published side, with the units of the array whose bounds it holds where it has none of its own.
+
+    Granules may lack them where the published form has them, so the array is named in any case.
+    """
     attributes: dict[str, object] = dict(node.attrs)
     parent = None
-    if "units" not in attributes:
-        for path, inner in spec["parents"]:
-            other = node_of(root, {"path": path})
-            if other is not None and _bounded_by(dict(other.attrs), spec["path"].rpartition("/")[2]):
-                parent = (path, inner)
-                attributes = {**{n: other.attrs[n] for n in ("units", "calendar") if n in other.attrs}, **attributes}
-                break
+    for path, inner in spec["parents"]:
+        other = node_of(root, {"path": path})
+        if other is not None and _bounded_by(dict(other.attrs), spec["path"].rpartition("/")[2]):
+            parent = (path, inner)
+            attributes = {**{n: other.attrs[n] for n in ("units", "calendar") if n in other.attrs}, **attributes}
+            break
     plain = meaning.published(attributes, node.dtype)
     return Side(node.dtype, attributes, plain, meaning.Coding.of(plain)), parent

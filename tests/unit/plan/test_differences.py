@@ -99,9 +99,12 @@ def test_deflate_levels_are_no_difference_and_nothing_is_rewritten():
     assert (r.storage, r.recodes, r.keys[0] == r.keys[1]) == (None, (None, None), True)
 
 
-def test_a_fill_that_no_chunk_can_read_is_no_difference_and_the_one_that_can_is_kept():
-    r = joined(spec(fill=b"\1\0"), spec(fill=b"\2\0", sparse=True))
-    assert (r.storage, r.fill) == (None, b"\2\0")
+def test_another_storage_fill_is_a_difference_though_every_chunk_has_a_row():
+    # a row may say that its chunk was never written
+    r = joined(spec(fill=b"\1\0"), spec(fill=b"\2\0"))
+    assert "storage fill 0100 (hex) and 0200 (hex)" in r.storage
+    assert changed(*r.keys) == ("storage fill",)
+    assert joined(spec(fill=None), spec(fill=b"\0\0")).storage is None
 
 
 def test_chunk_lengths_along_the_joined_axis_are_the_grids_and_only_tell_eras_apart():
