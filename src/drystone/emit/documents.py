@@ -293,13 +293,13 @@ def _gaps(array: CombinedArray, combined: Combined, version: int, options: Mappi
     """
     if array.made or _is_axis(array, combined):
         return None
-    coverage = Coverage.of(array.picked.base if array.picked else array)
+    coverage = Coverage.of(array.holder)
     if not coverage.has_gaps:
         return None
     told = bool(options.get("coverage")) and coverage_path(array) in combined.coordinates  # said and there to be read
     if not told and not says_missing(array, version):
         start, stop = next(coverage.gaps())
-        box = _box(array.picked.base if array.picked else array, start, stop)
+        box = _box(array.holder, start, stop)
         fill = "" if array.dtype.kind == "T" else f" as {array.fill_scalar[()]!s}"
         raise UnsupportedError(
             f"{array.path}: no granule holds {box}, and it has no _FillValue (of its own type) that could "
