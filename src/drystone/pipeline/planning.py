@@ -171,11 +171,8 @@ def plan_output(archive: Archive, whole: Whole, index: int, output: OutputOption
         nbytes = sum(_nbytes(combined.array(p)) for p in wanted)
         remote = archive.places.resolve(output.at)[0].root is None
         fields = sum(not _by_driver(combined.array(p), combined) for p in wanted)
-        table = whole.table
-        plans = [
-            _stored_or_refused(archive.config, table, combined, combined.array(p), output, nbytes, fields, remote)
-            for p in wanted
-        ]
+        store = _Store(archive.config, whole.table, combined, output, nbytes, fields, remote)
+        plans = [store.array(p) for p in wanted]
     plan = OutputPlan(index, output, tuple(sorted((*plans, *refused), key=lambda a: a.path)), combined)
     if not plan.holds_data:
         refuse_asked(unmarked, tuple(unmarked), output.at)
@@ -224,54 +221,40 @@ def _encoded_bytes(table: ReferenceTable, array: CombinedArray) -> int:
     return total if rows >= array.grid.n_chunks or not rows else total * array.grid.n_chunks // rows
 
 
-def _stored_or_refused(
-    config: ArchiveConfig,
-    table: ReferenceTable,
-    combined: Combined,
-    array: CombinedArray,
-    output: OutputOptions,
-    nbytes: int,
-    fields: int,
-    remote: bool,
-) -> PlannedArray:
-    """One array of a store; what Zarr cannot say is refused by name, and loses no other array."""
-    problem = name_problem(array.path)
-    if problem is None:
-        try:
-            array_document(whole_layout(array, output))
-        except UnsupportedError as error:
-            problem = error.message.removesuffix("; rechunk this array")
-    if problem is not None:
-        return _array_plan(table, array, "refused", problem)
-    return _stored(config, table, combined, array, output, nbytes, fields, remote)
+@dataclass(frozen=True, slots=True)
+class _Store:
+    """A store to plan: ``nbytes`` of all its arrays, ``fields`` that workers write, ``remote`` where its target is no folder."""
 
+    config: ArchiveConfig
+    table: ReferenceTable
+    combined: Combined
+    output: OutputOptions
+    nbytes: int
+    fields: int
+    remote: bool
 
-def _stored(
-    config: ArchiveConfig,
-    table: ReferenceTable,
-    combined: Combined,
-    array: CombinedArray,
-    output: OutputOptions,
-    nbytes: int,
-    fields: int,
-    remote: bool,
-) -> PlannedArray:
-    base = _array_plan(table, array, "driver", "")
-    if _by_driver(array, combined):
-        return PlannedArray(
-            base.path, "driver", "", base.shape, base.dtype, base.source_chunks, base.encoded_bytes, whole_layout(array, output)
-        )
-    raw = _nbytes(array)
-    host = resolve(config.execution, nbytes)
-    limit = task_memory(host.memory)
-    layout = target_layout(array, output, limit)
-    slots = max(1, host.workers // max(fields, 1))  # the other arrays' tasks run beside this one's
-    tasks = plan_tasks(array, layout, limit, threads=host.threads, slots=slots, joined=remote)
-    ratio = raw / base.encoded_bytes if base.encoded_bytes else 1.0
-    reads = read_costs(array, layout, config.reads, source_ratio=ratio)
-    return PlannedArray(
-        base.path, "rechunk", "", base.shape, base.dtype, base.source_chunks, base.encoded_bytes, layout, tasks, tuple(reads)
-    )
+    def array(self, path: str) -> PlannedArray:
+        """One array; what Zarr cannot say is refused by name, and loses no other array."""
+        array = self.combined.array(path)
+        problem = name_problem(array.path)
+        if problem is None:
+            try:
+                array_document(whole_layout(array, self.output))
+            except UnsupportedError as error:
+                problem = error.message.removesuffix("; rechunk this array")
+        if problem is not None:
+            return _array_plan(self.table, array, "refused", problem)
+        base = _array_plan(self.table, array, "driver", "")
+        if _by_driver(array, self.combined):
+            return replace(base, layout=whole_layout(array, self.output))
+        host = resolve(self.config.execution, self.nbytes)
+        limit = task_memory(host.memory)
+        layout = target_layout(array, self.output, limit)
+        slots = max(1, host.workers // max(self.fields, 1))  # the other arrays' tasks run beside this one's
+        tasks = plan_tasks(array, layout, limit, threads=host.threads, slots=slots, joined=self.remote)
+        ratio = _nbytes(array) / base.encoded_bytes if base.encoded_bytes else 1.0
+        reads = read_costs(array, layout, self.config.reads, source_ratio=ratio)
+        return replace(base, mode="rechunk", layout=layout, tasks=tasks, reads=tuple(reads))
 
 
 def _enforce(plan: OutputPlan) -> None:
