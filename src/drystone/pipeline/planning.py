@@ -223,7 +223,7 @@ def _encoded_bytes(table: ReferenceTable, array: CombinedArray) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Store:
-    """A store to plan: ``nbytes`` of all its arrays, ``fields`` that workers write, ``remote`` where its target is no folder."""
+    """A store to plan: bytes of all its arrays, fields that workers write, whether its target is no folder."""
 
     config: ArchiveConfig
     table: ReferenceTable
