@@ -108,9 +108,11 @@ def sample(layout: Layout, share: float, seed: int, label: str, budget: int) -> 
     >>> chosen[0][0], chosen[1][1]
     ((0, 0, 0), (1000, 400, 400))
     """
-    granules = max(len(layout.dest) if layout.axis is not None else 1, len(layout.tiles))
     if layout.cells == 0:
         return []
+    if layout.axis is not None and not layout.dest:
+        layout = Layout(layout.shape, layout.chunk, layout.itemsize)  # gaps alone: no granule's edges to look at
+    granules = max(len(layout.dest) if layout.axis is not None else 1, len(layout.tiles))
     if share >= 1 or (layout.cells * layout.itemsize <= _WHOLE_BYTES and granules <= _FEW):
         return list(slabs(layout, budget))
     target = math.ceil(share * layout.cells)
