@@ -586,7 +586,9 @@ def test_what_a_shell_takes_away_is_named(tmp_path: Path, shell: str, verb: str,
         ["bash", "-c", command, sys.executable], cwd=folder, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == code, done.stderr
-    assert "Traceback (most recent call last)" not in done.stderr
+    # a thread of Icechunk's may find the event loop closed when the program ends on an error: its words, not ours
+    own = done.stderr if "Event loop is closed" not in done.stderr else done.stderr.partition("Traceback")[0]
+    assert "Traceback (most recent call last)" not in own
     assert "bug in drystone" not in done.stderr
     assert named in done.stderr
     assert cli(folder, "run", "little.yaml").code == 0
