@@ -217,8 +217,7 @@ class Placer:
             A row lies outside its granule's grid, or its bytes are too few.
         """
         batch = batch.at(self._array.fixed)
-        left = np.searchsorted(self._ids, batch.granule_id, side="left")
-        times = np.searchsorted(self._ids, batch.granule_id, side="right") - left
+        left, times = self._placed_times(batch.granule_id)
         rows, at, coords = np.arange(len(batch)), left, self._in_whole_rank(batch.coords)
         if np.any(times != 1):
             rows = np.repeat(rows, times)
@@ -228,8 +227,7 @@ class Placer:
             order = self._order[at]
             inside = (order >= window.start) & (order < window.stop)
             rows, at, coords = rows[inside], at[inside], coords[:, inside]
-        limit = self._grids.T if len(self._grids) == 1 else self._grids[self._variant[at]].T
-        if np.any(coords < 0) or np.any(coords >= limit):
+        if self._outside(coords, at):
             raise TableError(
                 f"{self._array.path}: the table has a chunk outside the array's grid {self._array.grid.grid_shape}; "
                 "scan the archive again",
@@ -240,14 +238,32 @@ class Placer:
         self._rows += np.bincount(at, minlength=len(self._ids))
         return self._taken(batch, rows, at, coords, slab), self._order[at]
 
+    def _outside(self, coords: NDArray[np.int32], at: NDArray[np.intp]) -> bool:
+        """Whether a chunk lies outside its granule's grid."""
+        if not coords.size:
+            return False
+        if len(self._grids) == 1:
+            return bool((coords.min(axis=1) < 0).any() or (coords.max(axis=1) >= self._grids[0]).any())
+        return bool(np.any(coords < 0) or np.any(coords >= self._grids[self._variant[at]].T))
+
+    def _placed_times(self, granule_id: NDArray[np.int32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Each row's first placement, and how many there are; looked up once a run of rows of one granule."""
+        if not len(granule_id):
+            return np.zeros(0, np.intp), np.zeros(0, np.intp)
+        first = np.flatnonzero(np.concatenate([[True], granule_id[1:] != granule_id[:-1]]))
+        length = np.diff(np.append(first, len(granule_id)))
+        left = np.searchsorted(self._ids, granule_id[first], side="left")
+        times = np.searchsorted(self._ids, granule_id[first], side="right") - left
+        return np.repeat(left, length), np.repeat(times, length)
+
     def _choose(
         self, rows: NDArray[np.intp], at: NDArray[np.intp], coords: NDArray[np.int32]
     ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.int32], Int64 | None]:
         """Rows that placements use, moved to the whole; and for cut chunks the number of each row's slab."""
         lead, slab = self._array.placements.axis, None
-        ratio = self._ratio[self._variant[at]]
-        if np.any(ratio != 1):
+        if np.any(self._ratio != 1):
             assert lead is not None
+            ratio = self._ratio[self._variant[at]]
             chunks = self._axes[lead]
             low = np.maximum(coords[lead] * ratio, chunks.first[at])
             n = np.maximum(np.minimum((coords[lead] + 1) * ratio, chunks.first[at] + chunks.n[at]) - low, 0)
@@ -259,14 +275,14 @@ class Placer:
         keep = np.ones(len(rows), np.bool_)
         for d in self._moved:
             chunks = self._axes[d]
-            keep &= (coords[d] >= chunks.first[at]) & (coords[d] < chunks.first[at] + chunks.n[at])
+            keep &= (coords[d] >= chunks.first[at]) & (coords[d] < (chunks.first + chunks.n)[at])
         if not keep.all():
             rows, at, coords = rows[keep], at[keep], coords[:, keep]
             slab = None if slab is None else slab[keep]
         coords = coords.copy() if self._moved and slab is None else coords  # the batch keeps its own
         for d in self._moved:
             chunks = self._axes[d]
-            coords[d] += (chunks.start[at] - chunks.first[at]).astype(np.int32)
+            coords[d] += (chunks.start - chunks.first).astype(np.int32)[at]
         return rows, at, coords, slab
 
     def _taken(
