@@ -32,4 +32,4 @@ constraints:
 	@bash tools/make_constraints.sh
 
 clean:
-	rm -rf .venv demo/work benchmarks/work .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist
+	rm -rf .venv demo/output benchmarks/work .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-WORK = ROOT / "demo" / "work"
+WORK = ROOT / "demo" / "output"
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def one(archive: Archive) -> None:
     config = f"configs/demo-{archive.name}.yaml"
     say(f"\n{'=' * 100}\n{archive.title}\n{'=' * 100}")
     copy_files(archive)
-    drystone("show", f"demo/work/{archive.folder}/{Path(archive.files[0]).name}", "--array", archive.array)
+    drystone("show", f"demo/output/{archive.folder}/{Path(archive.files[0]).name}", "--array", archive.array)
     if archive.whole_tour:
         drystone("check", config)
     drystone("scan", config)
@@ -138,7 +138,7 @@ def one(archive: Archive) -> None:
         # the run proved both outputs before they became visible; here it is done again, from outside
         drystone("verify", config, "--values", "full")
         drystone("status", config)
-    drystone("show", f"demo/work/published/{archive.name}-series.zarr", "--array", archive.array)
+    drystone("show", f"demo/output/published/{archive.name}-series.zarr", "--array", archive.array)
     read_back(archive)
 
 
@@ -160,7 +160,7 @@ def main() -> None:
         drystone("run", "configs/demo-refused.yaml", expect=5)
         say(f"\n{'=' * 100}\nA new axis, read from the file names, makes them one\n{'=' * 100}")
         drystone("run", "configs/demo-scenarios.yaml")
-    say(f"\nDone in {time.perf_counter() - start:.0f} s. Everything is in demo/work; run a command again to see it do nothing.")
+    say(f"\nDone in {time.perf_counter() - start:.0f} s. Everything is in demo/output; run a command again to see it do nothing.")
 
 
 if __name__ == "__main__":
