@@ -160,7 +160,7 @@ def main() -> None:
         drystone("run", "configs/demo-refused.yaml", expect=5)
         say(f"\n{'=' * 100}\nA new axis, read from the file names, makes them one\n{'=' * 100}")
         drystone("run", "configs/demo-scenarios.yaml")
-    say(f"\nDone in {time.perf_counter() - start:.0f} s. Everything is in demo/output; run a command again to see it do nothing.")
+    say(f"\nDone in {time.perf_counter() - start:.0f} s. All of it is in demo/output; run a command again: it does nothing.")
 
 
 if __name__ == "__main__":
