@@ -250,4 +250,4 @@ def test_reads_are_counted(data):
                 cut.append(len({((e + src) // edges[a], (e + dest) // region[a]) for e in elements.tolist()}))
             chunks, reads = chunks + int(np.prod(found)), reads + int(np.prod(cut))
         assert placed_chunks(whole.array) == chunks
-        assert placed_chunks(whole.array, region) == reads
+        assert placed_chunks(whole.array, ChunkGrid.regular(whole.array.shape, region).dimensions) == reads

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -16,8 +17,9 @@ from drystone.grid.dimension import DimensionGrid, RectilinearDimension, Regular
 from drystone.model.attributes import Attributes
 from drystone.model.options import OutputOptions
 from drystone.model.placement import CombinedArray, Placements
+from drystone.plan.chunking import target_layout
 from drystone.plan.layout import TargetLayout
-from drystone.plan.shards import plan_tasks, target_layout
+from drystone.plan.shards import TaskPlan, plan_tasks
 
 CHAIN = CodecChain.of("bytes", Codec.of("zlib", level=1))
 
@@ -45,7 +47,13 @@ def layouts(draw: st.DrawFn, array: CombinedArray) -> TargetLayout:
     sharded = draw(st.booleans())
     shard = tuple(c * draw(st.integers(1, 4)) for c in chunk) if sharded else None
     fill = bytes(array.dtype.itemsize)
-    return TargetLayout("/v", array.dims, array.shape, array.dtype, chunk, shard, CodecChain.of("bytes"), fill)
+    if sharded or not draw(st.booleans()):
+        return TargetLayout("/v", array.dims, array.shape, array.dtype, chunk, shard, CodecChain.of("bytes"), fill)
+    cuts = [sorted({0, n, *draw(st.lists(st.integers(0, n), max_size=5))}) for n in array.shape]
+    sizes = tuple(tuple(np.diff(c).tolist()) if draw(st.booleans()) and c[-1] else None for c in cuts)
+    chunk = tuple(c if e is None else max(e) for c, e in zip(chunk, sizes, strict=True))
+    codecs = CodecChain.of("bytes")
+    return TargetLayout("/v", array.dims, array.shape, array.dtype, chunk, None, codecs, fill, sizes=sizes)
 
 
 @settings(deadline=None, max_examples=200)
@@ -67,7 +75,8 @@ def test_tasks(data: st.DataObject) -> None:
     rank = len(array.shape)
     starts = np.array([a for a, _ in bounds], np.int64).reshape(len(bounds), rank)
     stops = np.array([b for _, b in bounds], np.int64).reshape(len(bounds), rank)
-    prove_aligned(starts, stops, ChunkGrid.regular(layout.shape, layout.cell))
+    prove_aligned(starts, stops, layout.cells)
+    assert TaskPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
     cells = [c for i in range(plan.n_tasks) for c in plan.cells(i)]
     assert len(cells) == len(set(cells)) == plan.n_cells
     assert plan.chunk_reads == sum(_touched(array.grid, a, b) for a, b in bounds)

@@ -15,10 +15,11 @@ from drystone.model.granule import Granule
 from drystone.model.options import AxisOptions, CombineOptions, OutputOptions
 from drystone.model.placement import Combined
 from drystone.model.task import Receipt
+from drystone.plan.chunking import target_layout, whole_layout
 from drystone.plan.combine import combine
 from drystone.plan.layout import TargetLayout
 from drystone.plan.members import from_scans
-from drystone.plan.shards import plan_tasks, target_layout, whole_layout
+from drystone.plan.shards import plan_tasks
 from drystone.protocols import ScanOptions, Source
 from drystone.rechunk.kernel import TaskJob, run_task
 from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, content_digests, write_plan

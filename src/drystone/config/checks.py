@@ -44,6 +44,7 @@ def check(values: Values, report: Report) -> None:
         where = join("outputs", i)
         _target(output.get("at"), storage, join(where, "at"), report)
         _shards(output, where, report)
+        _calendar(output, where, report)
         _codecs(output.get("codecs"), join(where, "codecs"), report)
         _form(output, where, report)
         for prefix in mapping_of(output.get("public")):
@@ -141,6 +142,22 @@ def _shards(output: Values, where: str, report: Report) -> None:
         close = nearest(name, [c for c in chunks if c not in shards]) if name not in chunks and chunks else None
         if close:
             report.add(join(join(where, "shards"), name), "a dimension of chunks", name, f"did you mean {close}?")
+
+
+def _calendar(output: Values, where: str, report: Report) -> None:
+    """Months and years make a grid of unequal chunks, which a store must opt into, and inner chunks of a shard are equal."""
+    chunks, shards = mapping_of(output.get("chunks")), mapping_of(output.get("shards"))
+    for key, edges in (("chunks", chunks), ("shards", shards)):
+        for name, edge in edges.items():
+            here = join(join(where, key), name)
+            if edge not in ("months", "years"):
+                continue
+            if output.get("grid") != "rectilinear":
+                hint = "write `grid: rectilinear` as well; zarr-python from 3.2 and what reads through it can open such a store"
+                report.add(here, "a number of elements or all, as grid is regular", str(edge), hint)
+            elif key == "chunks" and output.get("shards") not in (None, "none") and shards.get(UNBALANCED) != "none":
+                hint = f"write `shards: none`, or `shards: {{{name}: {edge}}}` with chunks of a number that divides each"
+                report.add(here, "a number of elements, as there are shards", str(edge), hint)
 
 
 def _form(output: Values, where: str, report: Report) -> None:

@@ -169,19 +169,25 @@ CODECS: Final = {
 }
 CODEC = OneKey("a codec", CODECS, later=("lz4", "zlib", "crc32c", "shuffle", "bz2", "lzma"))
 
-EDGE = _Edge((Integer(1), Choice(("all",), later=("months", "years"))))
+EDGE = _Edge((Integer(1), Choice(("all",))))
+STORE_EDGE = _Edge((Integer(1), Choice(("all", "months", "years"))))
 BUDGET = Size(as_text=True)
 
 
 def _edges(budget: Kind) -> Kind:
-    free = MapOf("elements of each dimension", EDGE, "a dimension's name", DIMENSION, special={UNBALANCED: budget})
+    free = MapOf("elements of each dimension", STORE_EDGE, "a dimension's name", DIMENSION, special={UNBALANCED: budget})
     return Either((budget, free), deep=(("mapping", 1),))
 
 
 AT = Key("at", ADDRESS, "Where to publish it.", required=True)
 ARRAYS = Key("arrays", NAMES, "Arrays to publish, by name or path.", "all")
 _STORE_KEYS = (
-    Key("chunks", _edges(BUDGET), 'Edges by dimension: elements, `all`, or under `"*"` a size such as 256 kB.', "planned"),
+    Key(
+        "chunks",
+        _edges(BUDGET),
+        'Edges by dimension: elements, `all`, `months` or `years` (with `grid: rectilinear`), or under `"*"` a size: 256 kB.',
+        "planned",
+    ),
     Key(
         "shards",
         _edges(Either((BUDGET, Choice(("none",))))),
@@ -215,7 +221,12 @@ _GRID = Key(
     "`rectilinear`: chunks of different sizes along an axis are allowed; `drystone check` says who cannot read them.",
     "regular",
 )
-_STORE_GRID = Key("grid", Choice(("regular",), later=("rectilinear",)), "Of a store: equal chunks.", "regular")
+_STORE_GRID = Key(
+    "grid",
+    Choice(("regular", "rectilinear")),
+    "`rectilinear`: chunks or shards may follow the calendar; `drystone check` says who cannot read them.",
+    "regular",
+)
 _COVERAGE = Key("coverage", Truth(), "Publish an array that says which places of the joined axes had bytes.", "false")
 _FORMS = Choice(("icechunk", "kerchunk-parquet"), later=("kerchunk-json", "parquet", "mdim-vrt", "mdim-refs"))
 _REMAP = MapOf(

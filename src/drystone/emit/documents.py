@@ -11,10 +11,9 @@ another value they are given explicit bytes (:func:`explicit_fill`). So are plac
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -34,6 +33,7 @@ from drystone.codecs.zarr_forms import (
     fill_v3,
     mask_fill_v2,
 )
+from drystone.codecs.zarr_grids import chunk_grid_v3
 from drystone.codecs.zarr_names import name_problem
 from drystone.emit.gaps import check_gap_cost, says_missing
 from drystone.emit.layout import Layout
@@ -52,7 +52,6 @@ __all__ = [
     "group_v3",
     "groups_of",
     "layouts",
-    "run_lengths",
     "settings",
     "skipped",
     "strict_json",
@@ -89,7 +88,7 @@ def array_v3(layout: Layout) -> dict[str, object]:
         "node_type": "array",
         "shape": list(array.shape),
         "data_type": data_type_v3(layout.dtype),
-        "chunk_grid": _chunk_grid(layout),
+        "chunk_grid": chunk_grid_v3(layout.edges, layout.array.shape),
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
         "fill_value": fill_v3(layout.fill, layout.dtype),
         "codecs": [*_crop(layout), *codecs_v3(layout.codecs, layout.dtype)],
@@ -103,30 +102,6 @@ def _crop(layout: Layout) -> list[dict[str, object]]:
     if layout.block is None:
         return []
     return [{"name": "drystone.crop", "configuration": {"block": list(layout.block)}}]
-
-
-def _chunk_grid(layout: Layout) -> dict[str, object]:
-    regular = layout.regular
-    if regular is not None:
-        return {"name": "regular", "configuration": {"chunk_shape": list(regular)}}
-    # lists on every axis: zarr takes a number for a regular one, Icechunk does not
-    shapes = [run_lengths([e] if isinstance(e, int) else e) for e in layout.edges]
-    return {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": shapes}}
-
-
-def run_lengths(sizes: Sequence[int]) -> list[int | list[int]]:
-    """Sizes as zarr writes them: runs as ``[size, times]`` where that is shorter.
-
-    Examples
-    --------
-    >>> run_lengths((31, 28, 31)), run_lengths((5, 5, 5, 2))
-    ([31, 28, 31], [[5, 3], 2])
-    """
-    runs: list[int | list[int]] = []
-    for size, run in itertools.groupby(sizes):
-        n = sum(1 for _ in run)
-        runs.append(size if n == 1 else [size, n])
-    return runs if len(runs) < len(sizes) else list(sizes)
 
 
 def group_v3(group: GroupSpec) -> dict[str, object]:

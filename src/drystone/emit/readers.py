@@ -12,7 +12,7 @@ from drystone.emit.documents import layouts
 from drystone.emit.layout import Layout
 from drystone.model.placement import Combined
 
-__all__ = ["form_readers", "layout_notes"]
+__all__ = ["form_readers", "layout_notes", "uneven_note"]
 
 _RECTILINEAR_CAN = (
     "arrays with a rectilinear grid: zarr-python from 3.2, xarray and Icechunk from 2.3 through it, with "
@@ -60,15 +60,18 @@ def layout_notes(combined: Combined, options: Mapping[str, object]) -> tuple[str
     notes = []
     for path, layout in layouts(combined, 3, Codec.of("zstd"), options)[0].items():
         if not layout.native and layout.regular is None:
-            notes.append(
-                f"{path}: its chunks have different sizes, so its grid is rectilinear; read by {_short(_RECTILINEAR_CAN)}"
-            )
+            notes.append(uneven_note(path))
         if layout.block is not None:
             notes.append(
                 f"{path}: its chunks are padded in the middle of {_cropped(layout)}, so it has the codec drystone.crop; nobody "
                 "without drystone can open the data set, not even its other arrays"
             )
     return tuple(notes)
+
+
+def uneven_note(path: str) -> str:
+    """What a rectilinear grid costs the readers of an array."""
+    return f"{path}: its chunks have different sizes, so its grid is rectilinear; read by {_short(_RECTILINEAR_CAN)}"
 
 
 def _short(text: str) -> str:

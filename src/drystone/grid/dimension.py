@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DimensionGrid", "RectilinearDimension", "RegularDimension"]
+__all__ = ["DimensionGrid", "RectilinearDimension", "RegularDimension", "grouped"]
 
 type Int64 = NDArray[np.int64]
 
@@ -224,3 +224,17 @@ class RectilinearDimension:
 
 
 type DimensionGrid = RegularDimension | RectilinearDimension
+
+
+def grouped(dimension: DimensionGrid, n: int) -> DimensionGrid:
+    """The grid whose chunks are ``n`` neighbouring ones each; the last may be fewer.
+
+    Examples
+    --------
+    >>> grouped(RegularDimension(10, 2), 3), grouped(RectilinearDimension((31, 28, 31)), 2).sizes
+    (RegularDimension(extent=10, size=6), (59, 31))
+    """
+    if isinstance(dimension, RegularDimension):
+        return RegularDimension(dimension.extent, n * dimension.size)
+    sizes = np.asarray(dimension.sizes, np.int64)
+    return RectilinearDimension(tuple(np.add.reduceat(sizes, np.arange(0, len(sizes), n)).tolist()) if len(sizes) else ())

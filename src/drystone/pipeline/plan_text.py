@@ -10,6 +10,7 @@ from drystone.plan.costs import ReadCost
 
 if TYPE_CHECKING:
     from drystone.pipeline.planning import OutputPlan, PlannedArray, RunPlan
+    from drystone.plan.layout import TargetLayout
 
 __all__ = ["plan_json", "plan_lines"]
 
@@ -49,6 +50,7 @@ def _array_json(a: PlannedArray) -> dict[str, object]:
         "raw_bytes": a.raw_bytes,
         "chunk": None if a.layout is None else list(a.layout.chunk),
         "shard": None if a.layout is None or a.layout.shard is None else list(a.layout.shard),
+        "sizes": None if a.layout is None or not a.layout.sizes else a.layout.sizes,
         "tasks": 0 if a.tasks is None else a.tasks.n_tasks,
         "objects": 0 if a.tasks is None else a.tasks.n_cells,
         "amplification": 1.0 if a.tasks is None else a.tasks.amplification,
@@ -83,6 +85,12 @@ def plan_lines(plan: RunPlan) -> list[str]:
     return out
 
 
+def _sizes_text(layout: TargetLayout) -> str:
+    """Edges of a write cell; where they differ along an axis, the least and the largest."""
+    axes = [str(e) if isinstance(e, int) else f"{min(e)} to {max(e)}" for e in layout.edges]
+    return f"({', '.join(axes)}{',' * (len(axes) == 1)})"
+
+
 def _array_lines(a: PlannedArray, array: CombinedArray) -> list[str]:
     dims = " × ".join(f"{d} {n}" for d, n in zip(array.dims, a.shape, strict=True)) or "scalar"
     head = f"  {a.path}  ({dims}) {a.dtype}"
@@ -93,10 +101,12 @@ def _array_lines(a: PlannedArray, array: CombinedArray) -> list[str]:
     if a.mode == "driver" or a.layout is None or a.tasks is None:
         return [head, "    written whole by the driver"]
     t = a.tasks
-    shard = f" in shards of {a.layout.shard}" if a.layout.shard else ""
+    cell = _sizes_text(a.layout)
+    shard = f" in shards of {cell}" if a.layout.shard else ""
+    chunk = cell if a.layout.shard is None else str(a.layout.chunk)
     lines = [
         head,
-        f"    rechunk: {a.source_chunks:,} source chunks to chunks of {a.layout.chunk}{shard}",
+        f"    rechunk: {a.source_chunks:,} source chunks to chunks of {chunk}{shard}",
         f"    {t.n_tasks:,} tasks of {t.region}, at most {t.n_cells:,} objects, {size_text(t.memory)} a task",
         (
             f"    reads {size_text(a.encoded_bytes * t.amplification)} (each source chunk {t.amplification:.3g} times), "

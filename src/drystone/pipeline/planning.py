@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import cast
 
 from drystone import registry
 from drystone.codecs.zarr_forms import unkept_attributes
 from drystone.codecs.zarr_names import name_problem
-from drystone.emit.readers import layout_notes
+from drystone.emit.readers import layout_notes, uneven_note
 from drystone.errors import ConfigError, UnsupportedError
 from drystone.execute.resources import resolve
 from drystone.model.options import ArchiveConfig, OutputOptions
@@ -20,9 +21,11 @@ from drystone.pipeline.archive import Archive
 from drystone.pipeline.combined import Whole, whole_of
 from drystone.pipeline.scan import list_granules
 from drystone.pipeline.verifying import arrays_of, names_of
+from drystone.plan.calendar import calendar_periods
+from drystone.plan.chunking import target_layout, whole_layout
 from drystone.plan.costs import ReadCost, read_costs
 from drystone.plan.forms import form_of, has_data, refuse_asked
-from drystone.plan.layout import TargetLayout, target_layout, whole_layout
+from drystone.plan.layout import TargetLayout
 from drystone.plan.memory import task_memory
 from drystone.plan.shards import TaskPlan, plan_tasks
 from drystone.protocols import Emitter
@@ -95,6 +98,7 @@ class OutputPlan:
         if self.output.kind == "virtual" and self.output.form in ZARR_V3_FORMS:
             kept = replace(combined, arrays=tuple(combined.array(p) for p in self.published))
             lost += [f"{self.output.at}: {note}" for note in layout_notes(kept, self.output.emitted)]
+        lost += [f"{self.output.at}: {uneven_note(a.path)}" for a in self.arrays if a.layout is not None and a.layout.sizes]
         return tuple(lost)
 
 
@@ -249,7 +253,7 @@ class _Store:
             return replace(base, layout=whole_layout(array, self.output))
         host = resolve(self.config.execution, self.nbytes)
         limit = task_memory(host.memory)
-        layout = target_layout(array, self.output, limit)
+        layout = target_layout(array, self.output, limit, partial(calendar_periods, self.combined, array))
         slots = max(1, host.workers // max(self.fields, 1))  # the other arrays' tasks run beside this one's
         tasks = plan_tasks(array, layout, limit, threads=host.threads, slots=slots, joined=self.remote)
         ratio = _nbytes(array) / base.encoded_bytes if base.encoded_bytes else 1.0

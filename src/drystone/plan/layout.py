@@ -1,43 +1,22 @@
-"""The grid of a target array: inner chunks, shards and codecs, from what a user wrote and from defaults.
-
-An axis is given as a number of elements, as ``"all"``, or not at all; ``"*"`` gives a size in bytes for the whole chunk
-(or shard), ``"none"`` under ``shards: {"*": …}`` asks for no shards. Axes that are not given are balanced by this
-module:
-
-- *Inner chunks* are about 1 MB. The number of chunks along the combine axis equals the number across the other axes
-  together, so that a series at a point and a map at an instant touch about as many chunks (Rew, "Chunking Data:
-  Choosing Shapes"). A balanced edge divides a shard edge that the user gave.
-- *Shards* are about 192 MB, grown from the inner chunk by doubling the axis with most shards left, never past the
-  array. No axis grows to where one shard's source chunks would not fit 2 GB, or a task's memory where that is less: a shard
-  that can be written in one pass beats a round number. (More memory does not make larger shards, or a store's layout would
-  depend on the host.)
-"""
+"""The grid of a target array as a value: inner chunks, shards, codecs, fill. :mod:`drystone.plan.chunking` makes it."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from drystone.codecs.chain import CodecChain
-from drystone.codecs.zarr_forms import fill_survives, packed_dtype
-from drystone.errors import ConfigError, PlanError
+from drystone.codecs.zarr_forms import packed_dtype
 from drystone.grid.chunk_grid import ChunkGrid
+from drystone.grid.dimension import DimensionGrid, RectilinearDimension, RegularDimension
 from drystone.model.array import dtype_from_json, dtype_to_json
 from drystone.model.attributes import Attributes
-from drystone.model.options import OutputOptions
-from drystone.model.placement import CombinedArray
-from drystone.model.sizes import parse_size
-from drystone.plan.target_codecs import target_codecs
 
-__all__ = ["TargetLayout", "target_layout", "whole_layout"]
-
-CHUNK_BYTES = 1_000_000
-SHARD_BYTES = 192_000_000
-PASS_BYTES = 2_000_000_000
+__all__ = ["TargetLayout"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +39,10 @@ class TargetLayout:
         One stored (little-endian) element that absent chunks read as; ``b""`` for text.
     attributes
         Exact.
+    sizes
+        For each axis the edges of its write cells where they differ (months), None where they are equal; ``()`` where they
+        are equal on every axis. On such an axis ``chunk`` or ``shard`` has the largest. A shard's inner chunks are always
+        of one shape.
 
     Examples
     --------
@@ -67,6 +50,9 @@ class TargetLayout:
     >>> a = TargetLayout("/g/sst", ("t", "y"), (7, 11), np.dtype("i2"), (2, 3), (4, 6), CodecChain.of("bytes"), bytes(2))
     >>> a.cell, a.cell_grid, a.n_cells, a.cell_key((1, 0)), a.cell_bytes
     ((4, 6), (2, 2), 4, 'g/sst/c/1/0', 48)
+    >>> months = TargetLayout("/v", ("t",), (59,), np.dtype("i2"), (31,), None, a.codecs, bytes(2), sizes=((31, 28),))
+    >>> months.cell_grid, months.chunk_shape_in((1,))
+    ((2,), (28,))
     """
 
     path: str
@@ -78,6 +64,7 @@ class TargetLayout:
     codecs: CodecChain
     fill: bytes
     attributes: Attributes = field(default_factory=Attributes)
+    sizes: tuple[tuple[int, ...] | None, ...] = ()
 
     def __post_init__(self) -> None:
         if not len(self.dims) == len(self.shape) == len(self.chunk):
@@ -88,6 +75,9 @@ class TargetLayout:
             len(self.shard) != len(self.chunk) or any(s < c or s % c for s, c in zip(self.shard, self.chunk, strict=True))
         ):
             raise ValueError(f"{self.path}: the shard {self.shard} is no multiple of the inner chunk {self.chunk}")
+        for n, c, edges in zip(self.shape, self.cell, self.sizes or (None,) * len(self.shape), strict=True):
+            if edges is not None and (sum(edges) != n or max(edges) != c or min(edges) < 1):
+                raise ValueError(f"{self.path}: cells of {edges} elements, the largest {c}, do not make an axis of {n}")
 
     @property
     def key(self) -> str:
@@ -114,7 +104,7 @@ class TargetLayout:
     @property
     def cell_grid(self) -> tuple[int, ...]:
         """Write cells along each axis."""
-        return tuple(-(-n // c) for n, c in zip(self.shape, self.cell, strict=True))
+        return self.cells.grid_shape
 
     @property
     def n_cells(self) -> int:
@@ -123,7 +113,7 @@ class TargetLayout:
 
     @property
     def inner_grid(self) -> tuple[int, ...]:
-        """Inner chunks along each axis of a write cell."""
+        """Inner chunks along each axis of a write cell; of one of the largest, where they differ."""
         return tuple(s // c for s, c in zip(self.cell, self.chunk, strict=True))
 
     @property
@@ -139,12 +129,27 @@ class TargetLayout:
     @property
     def chunk_grid(self) -> ChunkGrid:
         """The grid of inner chunks over the array."""
-        return ChunkGrid.regular(self.shape, self.chunk)
+        return ChunkGrid.regular(self.shape, self.chunk) if self.shard is not None else self.cells
 
     @property
     def cells(self) -> ChunkGrid:
         """The grid of write cells over the array."""
-        return ChunkGrid.regular(self.shape, self.cell)
+        if not self.sizes:
+            return ChunkGrid.regular(self.shape, self.cell)
+        axes = zip(self.shape, self.cell, self.sizes, strict=True)
+        dims: list[DimensionGrid] = [RegularDimension(n, c) if e is None else RectilinearDimension(e) for n, c, e in axes]
+        return ChunkGrid(tuple(dims))
+
+    @property
+    def edges(self) -> tuple[int | tuple[int, ...], ...]:
+        """Along each axis the one size of a write cell, or every cell's."""
+        return tuple(c if e is None else e for c, e in zip(self.cell, self.sizes or (None,) * len(self.cell), strict=True))
+
+    def chunk_shape_in(self, coords: Sequence[int]) -> tuple[int, ...]:
+        """Declared shape of the (inner) chunks of a write cell."""
+        if not self.sizes or self.shard is not None:
+            return self.chunk
+        return tuple(c if e is None else e[i] for i, c, e in zip(coords, self.chunk, self.sizes, strict=True))
 
     def cell_key(self, coords: Sequence[int]) -> str:
         """Key of a write cell's object below the store's root."""
@@ -163,6 +168,7 @@ class TargetLayout:
                 "codecs": self.codecs.to_json(),
                 "fill": self.fill.hex(),
                 "attributes": self.attributes.to_json(),
+                "sizes": self.sizes,
             },
             ensure_ascii=False,
         )
@@ -181,193 +187,5 @@ class TargetLayout:
             CodecChain.from_json(d["codecs"]),
             bytes.fromhex(d["fill"]),
             Attributes.from_json(d["attributes"]),
+            tuple(None if e is None else tuple(e) for e in d["sizes"]),
         )
-
-
-def _size(text: str) -> int:
-    size = parse_size(text)
-    if size is None:
-        raise ConfigError(
-            f"{text!r} is no size; write a number and a unit, such as '256 kB' or '1 MiB'", kind="size", value=text
-        )
-    return size
-
-
-def _stored_fill(array: CombinedArray) -> bytes:
-    if array.dtype.kind == "T":
-        return b""
-    stored = packed_dtype(array.dtype)
-    # the bits, not the value: a NaN's payload and -0.0 stay
-    fill = array.fill_scalar.astype(stored).tobytes()
-    # what readers would read as another NaN is written out like any value
-    return fill if fill_survives(fill, stored) else bytes(len(fill))
-
-
-def whole_layout(array: CombinedArray, output: OutputOptions) -> TargetLayout:
-    """The layout of an array that the driver writes whole: one chunk, no shard.
-
-    Meant for coordinates, text and other small arrays: one request reads them.
-    """
-    chunk = tuple(max(n, 1) for n in array.shape)
-    codecs = target_codecs(output.codecs, array.dtype)
-    return TargetLayout(
-        array.path, array.dims, array.shape, array.dtype, chunk, None, codecs, _stored_fill(array), array.attributes
-    )
-
-
-def target_layout(array: CombinedArray, output: OutputOptions, memory: int = PASS_BYTES) -> TargetLayout:
-    """Resolve chunks, shards and codecs of one array.
-
-    Parameters
-    ----------
-    array
-        What is rechunked.
-    output
-        ``chunks``, ``shards``, ``codecs``. Names of dimensions that this array lacks are skipped (the options speak of
-        all arrays of an output).
-    memory
-        Bytes of one task: default shards stay small enough for one pass in it, or in 2 GB where that is less.
-
-    Raises
-    ------
-    ConfigError
-        A value that is no size, or an unknown codec.
-    PlanError
-        A shard that is no multiple of its inner chunk; the message names the nearest that are.
-    """
-    chunks, chunk_bytes = _wanted(array, output.chunks, "chunks")
-    shards, shard_bytes = _wanted(array, output.shards, "shards")
-    itemsize = max(array.dtype.itemsize, 1)
-    chunk = _balanced_chunk(array, chunks, shards, max(1, (chunk_bytes or CHUNK_BYTES) // itemsize))
-    shard: tuple[int, ...] | None
-    if output.shards.get("*") == "none":
-        shard = None
-    else:
-        shard = _shard(array, chunk, shards, max(1, (shard_bytes or SHARD_BYTES) // itemsize), min(memory, PASS_BYTES))
-        if shard == chunk and not output.shards:
-            shard = None  # one chunk a shard would only add an index
-    return TargetLayout(
-        array.path,
-        array.dims,
-        array.shape,
-        array.dtype,
-        chunk,
-        shard,
-        target_codecs(output.codecs, array.dtype),
-        _stored_fill(array),
-        array.attributes,
-    )
-
-
-def _wanted(array: CombinedArray, options: Mapping[str, int | str], what: str) -> tuple[dict[int, int], int | None]:
-    """Edges by axis, and the size in bytes under ``"*"``."""
-    edges: dict[int, int] = {}
-    size = None
-    for name, value in options.items():
-        if name == "*":
-            if value != "none" or what != "shards":
-                size = value if isinstance(value, int) else _size(value)
-            continue
-        if value != "all" and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-            raise ConfigError(
-                f'{what}: {name}: {value!r} is neither a number of elements, at least 1, nor "all" '
-                "(a size in bytes goes under '*')",
-                kind="chunks",
-                dimension=name,
-            )
-        for axis, dim in enumerate(array.dims):
-            if dim == name:
-                edges[axis] = max(array.shape[axis], 1) if value == "all" else int(value)
-    return edges, size
-
-
-def _balanced_chunk(
-    array: CombinedArray, chunks: Mapping[int, int], shards: Mapping[int, int], elements: int
-) -> tuple[int, ...]:
-    rank = len(array.shape)
-    free = [d for d in range(rank) if d not in chunks]
-    limit = {d: max(1, min(array.shape[d], shards.get(d, array.shape[d]))) for d in free}
-    budget = max(1.0, elements / math.prod(chunks.values()))
-    counts = _balanced_counts({d: limit[d] for d in free}, budget, array.placements.axis)
-    edges = dict(chunks)
-    for d in free:
-        edge = -(-limit[d] // max(1, round(counts[d])))
-        if d in shards:
-            edge = _near_divisor(shards[d], edge)
-        edges[d] = edge
-    return tuple(edges[d] for d in range(rank))
-
-
-def _balanced_counts(extents: Mapping[int, int], budget: float, combine_axis: int | None) -> dict[int, float]:
-    """How many chunks along each axis, at least 1 and at most its extent, so that one holds ``budget`` elements."""
-    counts = dict.fromkeys(extents, 1.0)
-    open_axes = {d for d in extents if extents[d] > 1}
-    total = math.prod(extents.values()) / budget
-    while open_axes and total > 1:
-        others = [d for d in open_axes if d != combine_axis]
-        weights = {d: 1.0 if d == combine_axis else 1.0 / len(others) for d in open_axes}
-        scale = sum(weights.values())
-        share = {d: total ** (weights[d] / scale) for d in open_axes}
-        full = {d for d in open_axes if share[d] >= extents[d]}
-        if not full:
-            counts.update(share)
-            break
-        for d in full:  # an axis cut into single elements gives no more; the others share what is left
-            counts[d] = float(extents[d])
-            total /= extents[d]
-        open_axes -= full
-    return counts
-
-
-def _near_divisor(number: int, near: int) -> int:
-    """The divisor of ``number`` that is nearest to ``near`` as a ratio."""
-    divisors = {k for i in range(1, math.isqrt(number) + 1) if number % i == 0 for k in (i, number // i)}
-    return min(sorted(divisors), key=lambda k: abs(math.log(k / near)))
-
-
-def _shard(
-    array: CombinedArray, chunk: tuple[int, ...], wanted: Mapping[int, int], elements: int, memory: int
-) -> tuple[int, ...]:
-    counts = [max(1, -(-n // c)) for n, c in zip(array.shape, chunk, strict=True)]
-    multiples = [1] * len(chunk)
-    for d, edge in wanted.items():
-        if edge % chunk[d]:
-            if edge == max(array.shape[d], 1):  # "all": round up to whole inner chunks
-                edge = -(-edge // chunk[d]) * chunk[d]
-            else:
-                below, above = edge // chunk[d] * chunk[d], (edge // chunk[d] + 1) * chunk[d]
-                near = f"{below} or {above}" if below else str(above)
-                raise PlanError(
-                    f"{array.path}: the shard has {edge} elements along {array.dims[d]!r}, which is no multiple of the inner "
-                    f"chunk's {chunk[d]}; {near} would do",
-                    kind="shard-multiple",
-                    array=array.path,
-                    dimension=array.dims[d],
-                    shard=edge,
-                    chunk=chunk[d],
-                )
-        multiples[d] = edge // chunk[d]
-    free = {d for d in range(len(chunk)) if d not in wanted}
-    while free:
-        d = min(free, key=lambda k: (-(counts[k] / multiples[k]), k))
-        grown = multiples.copy()
-        grown[d] = min(2 * multiples[d], counts[d])
-        size = math.prod(m * c for m, c in zip(grown, chunk, strict=True))
-        too_large = size > elements or _tile_bytes(array, chunk, grown) > memory
-        if multiples[d] >= counts[d] or too_large:
-            free.discard(d)
-        else:
-            multiples = grown
-    for d in range(len(chunk)):
-        if d not in wanted:  # equal shards rather than a thin last one
-            multiples[d] = -(-counts[d] // -(-counts[d] // multiples[d]))
-    return tuple(m * c for m, c in zip(multiples, chunk, strict=True))
-
-
-def _tile_bytes(array: CombinedArray, chunk: tuple[int, ...], multiples: Sequence[int]) -> int:
-    """Raw bytes of the smallest region of whole shards that reads each source chunk once, and as much again for codecs."""
-    cells = 1
-    for dim, c, m, n in zip(array.grid.dimensions, chunk, multiples, array.shape, strict=True):
-        source = dim.regular_size
-        cells *= min(n, n if source is None else math.lcm(source, c * m)) if n else 1
-    return cells * array.dtype.itemsize * 3 // 2

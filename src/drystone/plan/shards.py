@@ -13,21 +13,22 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import cast
 
 import numpy as np
 
 from drystone.errors import PlanError
 from drystone.grid.alignment import prove_aligned
 from drystone.grid.chunk_grid import ChunkGrid
-from drystone.grid.dimension import DimensionGrid, RegularDimension
+from drystone.grid.dimension import DimensionGrid, RegularDimension, grouped
 from drystone.model.placement import CombinedArray
-from drystone.plan.layout import TargetLayout, target_layout, whole_layout
+from drystone.plan.layout import TargetLayout
 from drystone.plan.memory import MemoryModel
 from drystone.plan.source_chunks import placed_chunks
 
-__all__ = ["TargetLayout", "TaskPlan", "plan_tasks", "target_layout", "whole_layout"]
+__all__ = ["TaskPlan", "plan_tasks"]
 
 # raw bytes of a region that is worth a task: below, the cost of a message and a receipt shows; above, a death costs more
 TASK_BYTES = 512_000_000
@@ -41,12 +42,12 @@ class TaskPlan:
 
     Parameters
     ----------
-    path, shape
+    path
         Of the target array.
-    cell
-        Write cell, in elements.
-    region
-        Region of a task, a multiple of ``cell`` along each axis; clipped at the array's end.
+    write
+        Its write cells.
+    regions
+        What each task owns: whole write cells, a grid over them.
     source_chunks
         Source chunks of the array; of a tiled one, those that are placed.
     chunk_reads
@@ -60,7 +61,8 @@ class TaskPlan:
 
     Examples
     --------
-    >>> plan = TaskPlan("/sst", (10, 7), (4, 4), (8, 4), 10, 20, 1000, 100, 1)
+    >>> cells, regions = ChunkGrid.regular((10, 7), (4, 4)), ChunkGrid.regular((10, 7), (8, 4))
+    >>> plan = TaskPlan("/sst", cells, regions, 10, 20, 1000, 100, 1)
     >>> plan.n_tasks, plan.bounds(3), plan.amplification
     (4, ((8, 4), (10, 7)), 2.0)
     >>> list(plan.cells(0))
@@ -68,9 +70,8 @@ class TaskPlan:
     """
 
     path: str
-    shape: tuple[int, ...]
-    cell: tuple[int, ...]
-    region: tuple[int, ...]
+    write: ChunkGrid
+    regions: ChunkGrid
     source_chunks: int
     chunk_reads: int
     memory: int
@@ -78,19 +79,24 @@ class TaskPlan:
     threads: int
 
     @property
-    def grid(self) -> tuple[int, ...]:
-        """Tasks along each axis."""
-        return tuple(-(-n // r) for n, r in zip(self.shape, self.region, strict=True))
+    def shape(self) -> tuple[int, ...]:
+        """Of the target array."""
+        return self.regions.shape
+
+    @property
+    def region(self) -> tuple[int, ...]:
+        """The largest region of a task."""
+        return tuple(_largest(d) for d in self.regions.dimensions)
 
     @property
     def n_tasks(self) -> int:
         """Tasks in all; 0 where an axis has no elements."""
-        return math.prod(self.grid)
+        return self.regions.n_chunks
 
     @property
     def n_cells(self) -> int:
         """Write cells in all: the most objects that the tasks write."""
-        return math.prod(-(-n // c) for n, c in zip(self.shape, self.cell, strict=True))
+        return self.write.n_chunks
 
     @property
     def amplification(self) -> float:
@@ -101,19 +107,36 @@ class TaskPlan:
         """First and one-past-last element of a task's region, per axis."""
         if not 0 <= index < self.n_tasks:
             raise IndexError(f"{self.path} has tasks 0 to {self.n_tasks - 1}, not {index}")
-        at = np.unravel_index(index, self.grid) if self.grid else ()
-        start = tuple(int(i) * r for i, r in zip(at, self.region, strict=True))
-        return start, tuple(min(a + r, n) for a, r, n in zip(start, self.region, self.shape, strict=True))
+        at = [int(i) for i in np.unravel_index(index, self.regions.grid_shape)] if self.shape else []
+        axes = list(zip(self.regions.dimensions, at, strict=True))
+        start = tuple(d.chunk_offset(i) for d, i in axes)
+        return start, tuple(a + d.data_size(i) for a, (d, i) in zip(start, axes, strict=True))
 
     def cells(self, index: int) -> Iterator[tuple[int, ...]]:
         """Coordinates of a task's write cells, in C order."""
         start, stop = self.bounds(index)
-        return itertools.product(*(range(a // c, -(-b // c)) for a, b, c in zip(start, stop, self.cell, strict=True)))
+        axes = zip(start, stop, self.write.dimensions, strict=True)
+        return itertools.product(*(range(d.index_to_chunk(a), d.index_to_chunk(b - 1) + 1) for a, b, d in axes))
+
+    def to_json(self) -> dict[str, object]:
+        """Exact JSON."""
+        grids = {"write": self.write.to_json(), "regions": self.regions.to_json()}
+        return {f.name: grids.get(f.name, getattr(self, f.name)) for f in fields(self)}
+
+    @classmethod
+    def from_json(cls, d: Mapping[str, object]) -> TaskPlan:
+        """Read back what :meth:`to_json` wrote."""
+        grids = {k: ChunkGrid.from_json(cast(list[object], d[k])) for k in ("write", "regions")}
+        return cls(**{**d, **grids})  # type: ignore[arg-type]
+
+
+def _largest(dimension: DimensionGrid) -> int:
+    return dimension.size if isinstance(dimension, RegularDimension) else max(dimension.sizes, default=1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    region: tuple[int, ...]
+    regions: tuple[DimensionGrid, ...]
     cells: int
     reads: int
 
@@ -174,23 +197,24 @@ def plan_tasks(
         raise _too_small(layout, model, memory, smallest)
     grid = _reading_grid(array)
     fitting = [c for c in _combinations(grid, layout) if model.peak(c.cells) <= memory]
-    chosen = _cheapest(fitting, sizes, slots)
-    region = _grown(chosen.region, layout, model, memory, slots)
-    chunks, reads = _reads(array, grid, region)
-    cells = math.prod(min(r, n) for r, n in zip(region, sizes, strict=True))
-    plan = TaskPlan(layout.path, layout.shape, layout.cell, region, chunks, reads, model.peak(cells), in_flight, threads)
+    chosen = _cheapest(fitting, slots)
+    regions = ChunkGrid(_grown(chosen.regions, model, memory, slots))
+    chunks, reads = _reads(array, grid, regions)
+    plan = TaskPlan(
+        layout.path, layout.cells, regions, chunks, reads, model.peak(_most(regions.dimensions)), in_flight, threads
+    )
     _prove(plan)
     return plan
 
 
-def _reads(array: CombinedArray, grid: ChunkGrid, region: tuple[int, ...]) -> tuple[int, int]:
+def _reads(array: CombinedArray, grid: ChunkGrid, regions: ChunkGrid) -> tuple[int, int]:
     """Source chunks, and how many are read: of a tiled array counted, since its grid knows no gaps and no staggered rows."""
     if array.placements.is_tiled and array.variants:
         chunks, rows = placed_chunks(array), grid is not array.grid
-        pieces, each = placed_chunks(array, region, rows=rows), placed_chunks(array, rows=rows)
+        pieces, each = placed_chunks(array, regions.dimensions, rows=rows), placed_chunks(array, rows=rows)
     else:
         chunks, each = array.grid.n_chunks, grid.n_chunks
-        pieces = math.prod(_overlaps(d, r) for d, r in zip(grid.dimensions, region, strict=True))
+        pieces = math.prod(_overlaps(d, r) for d, r in zip(grid.dimensions, regions.dimensions, strict=True))
     return chunks, -(-pieces * chunks // max(each, 1))
 
 
@@ -213,50 +237,53 @@ def _reading_grid(array: CombinedArray) -> ChunkGrid:
 
 def _prove(plan: TaskPlan) -> None:
     """Regions are the product of one partition an axis, so a proof for each axis is a proof for all."""
-    for n, r, c in zip(plan.shape, plan.region, plan.cell, strict=True):
-        starts = np.arange(0, n, r, dtype=np.int64)
-        stops = np.minimum(starts + r, n)
-        prove_aligned(starts[:, None], stops[:, None], ChunkGrid.regular((n,), (c,)), what=f"task of {plan.path}")
+    for regions, cells in zip(plan.regions.dimensions, plan.write.dimensions, strict=True):
+        edges = regions.edges()
+        prove_aligned(edges[:-1, None], edges[1:, None], ChunkGrid((cells,)), what=f"task of {plan.path}")
 
 
-def _overlaps(dimension: DimensionGrid, region: int) -> int:
+def _most(regions: Sequence[DimensionGrid]) -> int:
+    """Elements of the largest region."""
+    return math.prod(min(_largest(d), max(d.extent, 1)) for d in regions)
+
+
+def _overlaps(dimension: DimensionGrid, regions: DimensionGrid) -> int:
     """Pairs of a region and a source chunk that share elements, along one axis."""
-    n = dimension.extent
-    inner = max(0, -(-n // region) - 1)  # region edges inside the axis
-    if isinstance(dimension, RegularDimension):
-        on_edge = inner // (math.lcm(region, dimension.size) // region)
+    inner = max(0, regions.n_chunks - 1)  # region edges inside the axis
+    if isinstance(dimension, RegularDimension) and isinstance(regions, RegularDimension):
+        on_edge = inner // (math.lcm(regions.size, dimension.size) // regions.size)
     else:
-        on_edge = int(dimension.is_edge(np.arange(1, inner + 1, dtype=np.int64) * region).sum())
+        on_edge = int(dimension.is_edge(regions.edges()[1:-1]).sum()) if inner else 0
     return dimension.n_chunks + inner - on_edge
 
 
-def _axis_candidates(dimension: DimensionGrid, cell: int) -> list[tuple[int, int]]:
-    """(region, overlaps) pairs along one axis, each larger region with fewer overlaps than all before it."""
-    k = max(1, -(-dimension.extent // cell))
+def _axis_candidates(dimension: DimensionGrid, cells: DimensionGrid) -> list[tuple[DimensionGrid, int]]:
+    """(regions, overlaps) pairs along one axis, each of larger regions with fewer overlaps than all before it."""
+    k = max(1, cells.n_chunks)
     multiples = {1, k} | {2**i for i in range(k.bit_length())} | {-(-k // j) for j in range(1, 33)}
     source = dimension.regular_size
-    if source is not None:
-        step = math.lcm(source, cell) // cell
+    if source is not None and isinstance(cells, RegularDimension):
+        step = math.lcm(source, cells.size) // cells.size
         multiples |= {step * 2**i for i in range(max(0, (k // step).bit_length()))}
-    front: list[tuple[int, int]] = []
+    front: list[tuple[DimensionGrid, int]] = []
     for m in sorted(x for x in multiples if 1 <= x <= k):
-        overlaps = _overlaps(dimension, m * cell)
+        regions = grouped(cells, m)
+        overlaps = _overlaps(dimension, regions)
         if not front or overlaps < front[-1][1]:
-            front.append((m * cell, overlaps))
+            front.append((regions, overlaps))
     return front
 
 
 def _combinations(grid: ChunkGrid, layout: TargetLayout) -> list[_Candidate]:
     """Regions such that no smaller one reads as little."""
     front = [_Candidate((), 1, 1)]
-    for dimension, cell in zip(grid.dimensions, layout.cell, strict=True):
-        extent = max(dimension.extent, 1)
+    for dimension, cells in zip(grid.dimensions, layout.cells.dimensions, strict=True):
         wider = [
-            _Candidate((*c.region, r), c.cells * min(r, extent), c.reads * o)
+            _Candidate((*c.regions, r), c.cells * _most((r,)), c.reads * o)
             for c in front
-            for r, o in _axis_candidates(dimension, cell)
+            for r, o in _axis_candidates(dimension, cells)
         ]
-        wider.sort(key=lambda c: (c.cells, c.reads, c.region))
+        wider.sort(key=lambda c: (c.cells, c.reads, tuple(_largest(r) for r in c.regions)))
         front = []
         for c in wider:
             if not front or c.reads < front[-1].reads:
@@ -264,30 +291,28 @@ def _combinations(grid: ChunkGrid, layout: TargetLayout) -> list[_Candidate]:
     return front
 
 
-def _cheapest(fitting: list[_Candidate], sizes: tuple[int, ...], slots: int) -> _Candidate:
+def _cheapest(fitting: list[_Candidate], slots: int) -> _Candidate:
     least = min(c.reads for c in fitting) or 1
 
     def cost(c: _Candidate) -> float:
         # rounds of tasks, each as long as its raw bytes decoded (once per read) and encoded
-        n = math.prod(-(-s // r) for s, r in zip(sizes, c.region, strict=True))
+        n = math.prod(max(1, r.n_chunks) for r in c.regions)
         return -(-n // slots) * c.cells * (c.reads / least + 1.0)
 
     best = min(cost(c) for c in fitting)
     return next(c for c in fitting if cost(c) <= best * _TOLERANCE)
 
 
-def _grown(region: tuple[int, ...], layout: TargetLayout, model: MemoryModel, memory: int, slots: int) -> tuple[int, ...]:
+def _grown(regions: tuple[DimensionGrid, ...], model: MemoryModel, memory: int, slots: int) -> tuple[DimensionGrid, ...]:
     """Double small regions, last axis first, while tasks stay small and plenty; multiples never read more."""
-    sizes = tuple(max(n, 1) for n in layout.shape)
-    for axis in reversed(range(len(region))):
-        while region[axis] < sizes[axis]:
-            larger = (*region[:axis], 2 * region[axis], *region[axis + 1 :])
-            cells = math.prod(min(r, n) for r, n in zip(larger, sizes, strict=True))
-            n_tasks = math.prod(-(-n // r) for n, r in zip(sizes, larger, strict=True))
+    for axis in reversed(range(len(regions))):
+        while regions[axis].n_chunks > 1:
+            larger = (*regions[:axis], grouped(regions[axis], 2), *regions[axis + 1 :])
+            cells, n_tasks = _most(larger), math.prod(max(1, r.n_chunks) for r in larger)
             if cells * model.itemsize > TASK_BYTES or model.peak(cells) > memory or n_tasks < 4 * slots:
                 break
-            region = larger
-    return region
+            regions = larger
+    return regions
 
 
 def _too_small(layout: TargetLayout, model: MemoryModel, memory: int, smallest: int) -> PlanError:

@@ -7,12 +7,12 @@ combine axis that is one number a tile and variant, along it a column.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drystone.grid.dimension import DimensionGrid
 from drystone.model.placement import CombinedArray
 
 __all__ = ["placed_chunks"]
@@ -20,15 +20,15 @@ __all__ = ["placed_chunks"]
 type Int64 = NDArray[np.int64]
 
 
-def placed_chunks(array: CombinedArray, region: Sequence[int] | None = None, *, rows: bool = False) -> int:
+def placed_chunks(array: CombinedArray, regions: Sequence[DimensionGrid] | None = None, *, rows: bool = False) -> int:
     """Pairs of a region and a source chunk that share elements; without regions, the chunks themselves.
 
     A chunk that two placements take from counts for both.
 
     Parameters
     ----------
-    region
-        Elements along each axis; regions start at multiples of it.
+    regions
+        Along each axis.
     rows
         Count rows along the slowest axis of more than one element, not chunks: for chunks that are read in parts.
     """
@@ -47,11 +47,11 @@ def placed_chunks(array: CombinedArray, region: Sequence[int] | None = None, *, 
             for a, (src, count, dest) in enumerate(zip(box.src_offset, box.count, box.dest, strict=True)):
                 if a != p.axis:
                     one, n, at = np.array([[src], [count], [dest]], np.int64)
-                    others *= _pieces(one, n, at, edges[a], None if region is None else region[a])
+                    others *= _pieces(one, n, at, edges[a], None if regions is None else regions[a])
             lead = 1
             if p.axis is not None:
-                step = None if region is None else region[p.axis]
-                lead = _pieces(p.src_offset[mine], p.count[mine], p.dest[mine], edges[p.axis], step)
+                along = None if regions is None else regions[p.axis]
+                lead = _pieces(p.src_offset[mine], p.count[mine], p.dest[mine], edges[p.axis], along)
             total += others * lead
     return total
 
@@ -61,15 +61,15 @@ def _edges(chunk: Sequence[int], rows: bool) -> tuple[int, ...]:
     return tuple(1 if a == slow else n for a, n in enumerate(chunk))
 
 
-def _pieces(src: Int64, count: Int64, dest: Int64, edge: int, region: int | None) -> int:
+def _pieces(src: Int64, count: Int64, dest: Int64, edge: int, regions: DimensionGrid | None) -> int:
     """Pieces of runs of elements along one axis, cut by chunk edges and region edges; runs ascend and do not overlap."""
     if not len(src) or not count.all():
         return 0
     chunks = int(((src + count - 1) // edge - src // edge + 1).sum())
-    if region is None:
+    if regions is None:
         return chunks
-    first, stop = int(dest[0]) // region + 1, math.ceil(int(dest[-1] + count[-1]) / region)
-    cuts = np.arange(first, max(first, stop), dtype=np.int64) * region
+    edges = regions.edges()
+    cuts = edges[np.searchsorted(edges, dest[0], "right") : np.searchsorted(edges, dest[-1] + count[-1])]
     owner = np.searchsorted(dest, cuts, side="right") - 1
     inside = (cuts > dest[owner]) & (cuts < dest[owner] + count[owner])
     new = inside & ((cuts - dest[owner] + src[owner]) % edge != 0)

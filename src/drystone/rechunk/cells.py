@@ -40,10 +40,11 @@ class _Batch:
 def _batches(layout: TargetLayout, start: Sequence[int], stop: Sequence[int]) -> Iterator[_Batch]:
     """Inner chunks of a region, cell by cell, in C order; those beyond the array's end are left out."""
     per_batch = max(1, BATCH_BYTES // max(layout.chunk_bytes, 1))
-    for cell in plan_shard_box(tuple(start), tuple(stop), ShardGrid(layout.cells, layout.chunk_grid)):
+    grid = ShardGrid(layout.cells, layout.chunk_grid)
+    for cell in plan_shard_box(tuple(start), tuple(stop), grid):
         total, done = len(cell.operations), 0
         place = np.zeros(total, np.intp)
-        for coords, n in zip(cell.inner_coords, layout.inner_grid, strict=True):
+        for coords, n in zip(cell.inner_coords, grid.slots(cell.shard_coords), strict=True):
             place = place * n + coords
         for group in itertools.batched(zip(place.tolist(), cell.operations, strict=True), per_batch):
             done += len(group)
@@ -77,7 +78,8 @@ def write_region(
 
     def encode(batch: _Batch) -> list[bytes | None]:
         # indexing a scalar array gives a scalar, which is an array no more
-        return [encoder.encode(np.asarray(slab[box], slab.dtype)) for box in batch.boxes]
+        shape = layout.chunk_shape_in(batch.cell)
+        return [encoder.encode(np.asarray(slab[box], slab.dtype), shape) for box in batch.boxes]
 
     window: deque[tuple[_Batch, Future[list[bytes | None]]]] = deque()
     putting: Future[StoredObject] | None = None
@@ -122,7 +124,8 @@ def _put_cell(
     if layout.shard is None:
         parts = [e for e in encoded if e is not None]
     else:
-        parts = shard_parts(encoded, layout.inner_grid, np.array(places, np.intp))
+        inner = ShardGrid(layout.cells, layout.chunk_grid).slots(cell)
+        parts = shard_parts(encoded, inner, np.array(places, np.intp))
     if not parts:
         store.delete(full)  # an earlier run with other values may have left one
         return StoredObject(key, -1, 0)

@@ -23,9 +23,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from drystone.codecs.zarr_grids import chunk_grid_v3, read_chunk_grid_v3
 from drystone.errors import PlanError, StorageError, TableError
 from drystone.fetch.fetcher import Fetcher
-from drystone.grid.alignment import check_region
+from drystone.grid.alignment import check_region_in
 from drystone.model.task import Receipt, Task
 from drystone.plan.layout import TargetLayout
 from drystone.protocols import RowSource
@@ -87,7 +88,7 @@ class _Context:
             threads=max((a.tasks.threads for a in plan.arrays), default=1),
             bytes_in_flight=min((a.tasks.in_flight for a in plan.arrays), default=1 << 20),
         )
-        self._cells: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        self._cells: dict[str, tuple[tuple[int, ...], Edges]] = {}
         self._bases: dict[str, bytes] = {}
         self._buffers: list[NDArray[np.uint8]] = []
         self._lock = threading.Lock()
@@ -98,8 +99,8 @@ class _Context:
             self._bases[a.layout.path] = a.base()
         return self._bases[a.layout.path]
 
-    def target_cells(self, layout: TargetLayout) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Shape and write cell of an array as they are in the target."""
+    def target_cells(self, layout: TargetLayout) -> tuple[tuple[int, ...], Edges]:
+        """Shape and write cells of an array as they are in the target."""
         if layout.path not in self._cells:
             self._cells[layout.path] = _read_cells(self.target, self.prefix, layout)
         return self._cells[layout.path]
@@ -127,6 +128,7 @@ class _Context:
         return np.empty(nbytes, np.uint8)
 
 
+type Edges = tuple[int | tuple[int, ...], ...]
 type _Key = tuple[str, str, Stamp, object]
 
 _contexts: dict[_Key, _Context] = {}
@@ -145,7 +147,7 @@ def _context(job: TaskJob) -> _Context:
         return _contexts[key]
 
 
-def _read_cells(store: Store, prefix: str, layout: TargetLayout) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _read_cells(store: Store, prefix: str, layout: TargetLayout) -> tuple[tuple[int, ...], Edges]:
     key = "/".join(p for p in (prefix, layout.key, "zarr.json") if p)
     try:
         document = json.loads(store.get(key))
@@ -156,7 +158,7 @@ def _read_cells(store: Store, prefix: str, layout: TargetLayout) -> tuple[tuple[
             f"{store.url}/{key} is not there: the target was removed while the run wrote it; run again",
             kind="target-missing",
         ) from error
-    return tuple(document["shape"]), tuple(document["chunk_grid"]["configuration"]["chunk_shape"])
+    return tuple(document["shape"]), read_chunk_grid_v3(document["chunk_grid"])
 
 
 def run_task(job: TaskJob, index: int) -> Receipt:
@@ -183,15 +185,16 @@ def run_task(job: TaskJob, index: int) -> Receipt:
     context = _context(job)
     a, local = context.plan.locate(index)
     task = context.plan.task_of(a, local, context.base(a))
-    shape, cell = context.target_cells(a.layout)
-    if shape != a.layout.shape or cell != a.layout.cell:
+    shape, cells = context.target_cells(a.layout)
+    wanted = read_chunk_grid_v3(chunk_grid_v3(a.layout.edges, a.layout.shape))
+    if shape != a.layout.shape or cells != wanted:
         raise PlanError(
-            f"{a.layout.path}: the target has shape {shape} and write cells of {cell}, the plan {a.layout.shape} and "
-            f"{a.layout.cell}; someone else changed the store: remove it or plan again",
+            f"{a.layout.path}: the target has shape {shape} and write cells of {cells}, the plan {a.layout.shape} and "
+            f"{wanted}; someone else changed the store: remove it or plan again",
             kind="target-changed",
             array=a.layout.path,
         )
-    check_region(task.start, task.stop, shape, cell, what=f"task {local} of {a.layout.path}")
+    check_region_in(task.start, task.stop, a.layout.cells, what=f"task {local} of {a.layout.path}")
     _reset_peak()
     fetcher = context.fetcher
     read, decoded = fetcher.bytes_read, fetcher.bytes_decoded

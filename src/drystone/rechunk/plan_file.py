@@ -17,7 +17,7 @@ import io
 import json
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numcodecs import blosc, zstd
@@ -122,6 +122,8 @@ class ArrayPlan:
         array = self.array
         if array.inner != array.path or array.new_axes:
             whole.append([array.inner, array.new_axes])
+        if lay.sizes:
+            whole.append(["sizes", lay.sizes])
         if array.fixed:
             whole.append(["fixed", array.fixed])
         if array.picked is not None:
@@ -263,7 +265,7 @@ def write_plan(store: Store, key: str, plan: RechunkPlan) -> None:
             {
                 "array": a.array.to_json(),
                 "layout": a.layout.to_json(),
-                "tasks": asdict(a.tasks),
+                "tasks": a.tasks.to_json(),
                 "axis": p.axis,
                 "placements": names[content],
             }
@@ -310,7 +312,7 @@ def load_plan(store: Store, key: str) -> RechunkPlan | None:
             digests, attempts, tiles = part.pop("digests"), part.pop("attempts"), _tiles(part.pop("tiles"))
             array = CombinedArray.from_json(entry["array"], Placements(entry["axis"], **part, tiles=tiles))
             arrays.append(
-                ArrayPlan(array, TargetLayout.from_json(entry["layout"]), _task_plan(entry["tasks"]), digests, attempts)
+                ArrayPlan(array, TargetLayout.from_json(entry["layout"]), TaskPlan.from_json(entry["tasks"]), digests, attempts)
             )
     plan = RechunkPlan(document["output"], document["target"], tuple(arrays))
     if plan.fingerprint != document["fingerprint"]:
@@ -320,7 +322,3 @@ def load_plan(store: Store, key: str) -> RechunkPlan | None:
             kind="plan-fingerprint",
         )
     return plan
-
-
-def _task_plan(d: dict[str, object]) -> TaskPlan:
-    return TaskPlan(**{k: tuple(v) if isinstance(v, list) else v for k, v in d.items()})  # type: ignore[arg-type]

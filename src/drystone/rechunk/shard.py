@@ -51,22 +51,25 @@ class ChunkEncoder:
         self._fill = layout.fill_scalar
         self._local = threading.local()
 
-    def encode(self, block: NDArray[np.generic]) -> bytes | None:
+    def encode(self, block: NDArray[np.generic], shape: tuple[int, ...] | None = None) -> bytes | None:
         """Encode one chunk; None where it is all fill.
 
         Parameters
         ----------
         block
             Native values, any strides; smaller than the chunk at the array's end, where the rest becomes fill.
+        shape
+            Declared shape of this chunk; None for the layout's own.
         """
         layout = self._layout
+        shape = shape or layout.chunk
         if self._dtype.kind == "T":
-            return self._encode_text(block)
-        if block.shape == layout.chunk and block.dtype == self._dtype and block.flags.c_contiguous:
+            return self._encode_text(block, shape)
+        if block.shape == shape and block.dtype == self._dtype and block.flags.c_contiguous:
             stored = block
         else:
-            stored = self._scratch()
-            if block.shape != layout.chunk:
+            stored = self._scratch(shape)
+            if block.shape != shape:
                 stored[...] = self._fill
             # without axes, indexing would take the one element out of its array
             part = stored[tuple(slice(0, n) for n in block.shape)] if block.shape else stored
@@ -76,16 +79,16 @@ class ChunkEncoder:
             return None
         return encode_bytes(raw, layout.codecs, self._dtype.itemsize)
 
-    def _scratch(self) -> NDArray[np.generic]:
-        # one buffer a thread: nothing that leaves this class refers to it
+    def _scratch(self, shape: tuple[int, ...]) -> NDArray[np.generic]:
+        # one buffer a thread, of the largest chunk: nothing that leaves this class refers to it
         if not hasattr(self._local, "buffer"):
-            self._local.buffer = np.empty(self._layout.chunk, self._dtype)
+            self._local.buffer = np.empty(math.prod(self._layout.chunk), self._dtype)
         buffer: NDArray[np.generic] = self._local.buffer
-        return buffer
+        return buffer[: math.prod(shape)].reshape(shape)
 
-    def _encode_text(self, block: NDArray[np.generic]) -> bytes | None:
-        if block.shape != self._layout.chunk:
-            padded = np.zeros(self._layout.chunk, self._dtype)
+    def _encode_text(self, block: NDArray[np.generic], shape: tuple[int, ...]) -> bytes | None:
+        if block.shape != shape:
+            padded = np.zeros(shape, self._dtype)
             padded[tuple(slice(0, n) for n in block.shape)] = block
             block = padded
         if not any(block.reshape(-1).tolist()):

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from drystone.codecs.zarr_attributes import attributes_v3
 from drystone.codecs.zarr_forms import codecs_v3, data_type_v3, fill_v3
+from drystone.codecs.zarr_grids import chunk_grid_v3
 from drystone.codecs.zarr_names import name_problem
 from drystone.errors import StorageError
 from drystone.model.array import GroupSpec
@@ -71,7 +72,7 @@ def array_document(layout: TargetLayout) -> dict[str, object]:
     document: dict[str, object] = {
         "shape": list(layout.shape),
         "data_type": data_type_v3(dtype),
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(layout.cell)}},
+        "chunk_grid": chunk_grid_v3(layout.edges, layout.shape),
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
         "fill_value": fill_v3(layout.fill or None, dtype),
         "codecs": codecs,

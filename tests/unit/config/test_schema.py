@@ -59,7 +59,6 @@ BAD = [
     HEAD + "outputs: [{virtual: icechunk, at: x, grid: round}]\n",
     HEAD + "outputs: [{virtual: icechunk, at: x, values: packed}]\n",
     HEAD + STORE % "crop: true",
-    HEAD + STORE % "grid: rectilinear",
     "name: sst\narchive: {granules: y, versions: {of: preliminary}}\n" + OUTPUT,
     HEAD + OUTPUT + "execution: {workers: 0}\n",
     HEAD + OUTPUT + "execution: {memory_per_worker: 4}\n",

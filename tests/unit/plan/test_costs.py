@@ -15,8 +15,8 @@ from drystone.model.attributes import Attributes
 from drystone.model.options import OutputOptions, ReadPattern
 from drystone.model.placement import CombinedArray, Placements, Tile
 from drystone.model.recode import Recode
+from drystone.plan.chunking import target_layout
 from drystone.plan.costs import mean_touched, read_cost, read_costs
-from drystone.plan.layout import target_layout
 
 
 @pytest.mark.parametrize(

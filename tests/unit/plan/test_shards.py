@@ -14,8 +14,9 @@ from drystone.model.attributes import Attributes
 from drystone.model.options import OutputOptions
 from drystone.model.placement import CombinedArray, Placements, Tile
 from drystone.model.sizes import parse_size
-from drystone.plan.layout import TargetLayout, whole_layout
-from drystone.plan.shards import plan_tasks, target_layout
+from drystone.plan.chunking import target_layout, whole_layout
+from drystone.plan.layout import TargetLayout
+from drystone.plan.shards import plan_tasks
 from drystone.plan.target_codecs import target_codecs
 
 

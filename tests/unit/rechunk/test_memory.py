@@ -70,7 +70,7 @@ RECODING = """
     from unit.fetch.archive import Archive, combined, spec
     from drystone.model.options import OutputOptions
     from drystone.model.recode import Recode
-    from drystone.plan.layout import target_layout
+    from drystone.plan.chunking import target_layout
     from drystone.plan.memory import MemoryModel
     from drystone.rechunk.kernel import peak_rss
 

@@ -20,8 +20,9 @@ from drystone.model.attributes import Attributes
 from drystone.model.options import OutputOptions
 from drystone.model.placement import CombinedArray, Placements, Tile
 from drystone.model.recode import Recode
+from drystone.plan.chunking import target_layout
 from drystone.plan.layout import TargetLayout
-from drystone.plan.shards import plan_tasks, target_layout
+from drystone.plan.shards import plan_tasks
 from drystone.rechunk.kernel import TaskJob, run_task
 from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, content_digests, load_plan, write_plan
 from drystone.rechunk.receipts import load_receipts, run_state, target_sizes
