@@ -6,7 +6,7 @@ import json
 import math
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from drystone.codecs.chain import Codec, CodecChain
@@ -20,6 +20,7 @@ from drystone.model.placement import CombinedArray, Placements
 from drystone.plan.chunking import target_layout
 from drystone.plan.layout import TargetLayout
 from drystone.plan.shards import TaskPlan, plan_tasks
+from drystone.rechunk.streaming import _boxes
 
 CHAIN = CodecChain.of("bytes", Codec.of("zlib", level=1))
 
@@ -61,7 +62,7 @@ def layouts(draw: st.DrawFn, array: CombinedArray) -> TargetLayout:
 def test_tasks(data: st.DataObject) -> None:
     array = data.draw(arrays())
     layout = data.draw(layouts(array))
-    memory = data.draw(st.integers(100_000, 10_000_000))
+    memory = data.draw(st.integers(20_000, 10_000_000) | st.integers(20_000, 60_000))
     slots = data.draw(st.integers(1, 5))
     try:
         plan = plan_tasks(array, layout, memory, slots=slots, in_flight=10_000)
@@ -79,6 +80,12 @@ def test_tasks(data: st.DataObject) -> None:
     assert TaskPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
     cells = [c for i in range(plan.n_tasks) for c in plan.cells(i)]
     assert len(cells) == len(set(cells)) == plan.n_cells
+    if plan.stream is not None:
+        axis, step = plan.stream
+        event("streamed")
+        assert plan.regions == layout.cells
+        assert all(n == 1 for n in layout.inner_grid[:axis])
+        bounds = [box for a, b in bounds for box in _boxes(a, b, plan.stream)]
     assert plan.chunk_reads == sum(_touched(array.grid, a, b) for a, b in bounds)
 
 

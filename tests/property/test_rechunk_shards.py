@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,12 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from drystone.codecs.chain import CodecChain
+from drystone.errors import DecodeError
 from drystone.grid.chunk_grid import ChunkGrid
 from drystone.grid.dimension import grouped
+from drystone.plan.candidates import stream_axis
 from drystone.plan.layout import TargetLayout
 from drystone.plan.shards import TaskPlan
 from drystone.plan.target_codecs import target_codecs
 from drystone.rechunk.cells import write_region
+from drystone.rechunk.streaming import stream_shard
 from drystone.rechunk.target import prepare, publish
 from drystone.storage.local import LocalStore
 
@@ -113,6 +119,49 @@ def test_tensorstore_reads_every_bit(layout: TargetLayout, seed: int) -> None:
         spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{root}/out/g/v"}}
         read = tensorstore.open(spec, open=True).result().read().result()
         assert bits(np.asarray(read)) == bits(values)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    layouts().filter(lambda lay: stream_axis(lay) is not None), st.integers(0, 99), st.sampled_from([0.0, 0.5, 1.0]), st.data()
+)
+def test_streamed_shards_have_the_same_bytes(layout: TargetLayout, seed: int, share: float, data: st.DataObject) -> None:
+    values = random_values(layout, seed, share)
+    axis = stream_axis(layout)
+    assert axis is not None
+    step = layout.chunk[axis] * data.draw(st.integers(1, 3))
+
+    @contextmanager
+    def read(start: tuple[int, ...], stop: tuple[int, ...]) -> Iterator[NDArray[np.generic]]:
+        yield values[tuple(slice(a, b) for a, b in zip(start, stop, strict=True))]
+
+    plan = TaskPlan(layout.path, layout.cells, layout.cells, 1, 1, 0, 0, 1, (axis, step))
+    with tempfile.TemporaryDirectory() as root:
+        store = LocalStore(root)
+        for i in range(plan.n_tasks):
+            start, stop = plan.bounds(i)
+            slab = values[tuple(slice(a, b) for a, b in zip(start, stop, strict=True))]
+            (whole,) = write_region(store, "whole", layout, slab, start, 2)
+            streamed = stream_shard(store, "streamed", layout, read, start, stop, (axis, step), 2)
+            assert whole == streamed
+            if whole.size >= 0:
+                assert store.get(f"whole/{whole.key}") == store.get(f"streamed/{whole.key}")
+        assert not [name for _, _, names in os.walk(root) for name in names if "tmp" in name]
+
+
+def test_a_source_that_fails_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
+    layout = TargetLayout("/v", ("t",), (40,), np.dtype("i2"), (4,), (40,), CodecChain.of("bytes"), bytes(2))
+
+    @contextmanager
+    def read(start: tuple[int, ...], stop: tuple[int, ...]) -> Iterator[NDArray[np.generic]]:
+        if start[0] >= 16:
+            raise DecodeError("the third step", kind="test")
+        yield np.ones(stop[0] - start[0], "i2")
+
+    store = LocalStore(tmp_path)
+    with pytest.raises(DecodeError, match="the third step"):
+        stream_shard(store, "", layout, read, (0,), (40,), (0, 8), 1)
+    assert [name for _, _, names in os.walk(tmp_path) for name in names] == []
 
 
 @settings(deadline=None, max_examples=30)

@@ -10,6 +10,8 @@ from drystone.plan.costs import ReadCost
 
 if TYPE_CHECKING:
     from drystone.pipeline.planning import OutputPlan, PlannedArray, RunPlan
+    from drystone.plan.advice import Ways
+    from drystone.plan.candidates import Candidate
     from drystone.plan.layout import TargetLayout
 
 __all__ = ["plan_json", "plan_lines"]
@@ -50,6 +52,7 @@ def _array_json(a: PlannedArray) -> dict[str, object]:
         "raw_bytes": a.raw_bytes,
         "chunk": None if a.layout is None else list(a.layout.chunk),
         "shard": None if a.layout is None or a.layout.shard is None else list(a.layout.shard),
+        "ways": None if a.ways is None else a.ways.to_json(),
         "sizes": None if a.layout is None or not a.layout.sizes else a.layout.sizes,
         "tasks": 0 if a.tasks is None else a.tasks.n_tasks,
         "objects": 0 if a.tasks is None else a.tasks.n_cells,
@@ -91,6 +94,24 @@ def _sizes_text(layout: TargetLayout) -> str:
     return f"({', '.join(axes)}{',' * (len(axes) == 1)})"
 
 
+def _way_name(c: Candidate, array: CombinedArray) -> str:
+    name, comma, more = c.name.partition(",")
+    return name if c.stream is None else f"{name}, {c.stream[1]} of {array.dims[c.stream[0]]}{comma}{more}"
+
+
+def _way_lines(a: PlannedArray, ways: Ways, array: CombinedArray) -> list[str]:
+    """The candidates as a table, the chosen one marked."""
+    lines = [f"    {'way':<34}{'tasks':>10}{'reads':>12}{'decoded':>12}{'a task needs':>16}"]
+    for i, c in enumerate(ways.candidates):
+        fits = "" if c.memory <= ways.memory else f"  more than {size_text(ways.memory)}"
+        mark = "*" if i == 0 else " "
+        lines.append(
+            f"  {mark} {_way_name(c, array):<34}{c.n_tasks:>10,}{f'{c.amplification:.3g}x':>12}"
+            f"{size_text(a.raw_bytes * c.amplification):>12}{size_text(c.memory):>16}{fits}"
+        )
+    return [*lines, f"    chosen: {ways.why}", *(f"    advice: {text}" for text in ways.advice)]
+
+
 def _array_lines(a: PlannedArray, array: CombinedArray) -> list[str]:
     dims = " × ".join(f"{d} {n}" for d, n in zip(array.dims, a.shape, strict=True)) or "scalar"
     head = f"  {a.path}  ({dims}) {a.dtype}"
@@ -101,18 +122,21 @@ def _array_lines(a: PlannedArray, array: CombinedArray) -> list[str]:
     if a.mode == "driver" or a.layout is None or a.tasks is None:
         return [head, "    written whole by the driver"]
     t = a.tasks
+    step = "" if t.stream is None else f", {t.stream[1]} along {array.dims[t.stream[0]]} at a time"
     cell = _sizes_text(a.layout)
     shard = f" in shards of {cell}" if a.layout.shard else ""
     chunk = cell if a.layout.shard is None else str(a.layout.chunk)
     lines = [
         head,
         f"    rechunk: {a.source_chunks:,} source chunks to chunks of {chunk}{shard}",
-        f"    {t.n_tasks:,} tasks of {t.region}, at most {t.n_cells:,} objects, {size_text(t.memory)} a task",
+        f"    {t.n_tasks:,} tasks of {t.region}{step}, at most {t.n_cells:,} objects, {size_text(t.memory)} a task",
         (
             f"    reads {size_text(a.encoded_bytes * t.amplification)} (each source chunk {t.amplification:.3g} times), "
             f"decodes {size_text(a.raw_bytes * t.amplification)}, no temporary copy"
         ),
     ]
+    if a.ways is not None:
+        lines += _way_lines(a, a.ways, array)
     if array.unaligned is not None:
         lines.append(f"    no virtual form: {array.unaligned.removeprefix(f'{a.path}: ')}")
     if a.reads:

@@ -21,13 +21,14 @@ from drystone.pipeline.archive import Archive
 from drystone.pipeline.combined import Whole, whole_of
 from drystone.pipeline.scan import list_granules
 from drystone.pipeline.verifying import arrays_of, names_of
+from drystone.plan.advice import Ways, ways_of
 from drystone.plan.calendar import calendar_periods
 from drystone.plan.chunking import target_layout, whole_layout
 from drystone.plan.costs import ReadCost, read_costs
 from drystone.plan.forms import form_of, has_data, refuse_asked
 from drystone.plan.layout import TargetLayout
 from drystone.plan.memory import task_memory
-from drystone.plan.shards import TaskPlan, plan_tasks
+from drystone.plan.shards import TaskPlan, weigh
 from drystone.protocols import Emitter
 from drystone.rechunk.target import array_document
 from drystone.table.table import ReferenceTable
@@ -55,6 +56,7 @@ class PlannedArray:
     layout: TargetLayout | None = None
     tasks: TaskPlan | None = None
     reads: tuple[tuple[ReadCost, ReadCost], ...] = ()
+    ways: Ways | None = None
 
     @property
     def raw_bytes(self) -> int:
@@ -255,10 +257,11 @@ class _Store:
         limit = task_memory(host.memory)
         layout = target_layout(array, self.output, limit, partial(calendar_periods, self.combined, array))
         slots = max(1, host.workers // max(self.fields, 1))  # the other arrays' tasks run beside this one's
-        tasks = plan_tasks(array, layout, limit, threads=host.threads, slots=slots, joined=self.remote)
+        weighed = weigh(array, layout, limit, threads=host.threads, slots=slots, joined=self.remote)
+        ways = ways_of(weighed.candidates, layout, limit)
         ratio = _nbytes(array) / base.encoded_bytes if base.encoded_bytes else 1.0
         reads = read_costs(array, layout, self.config.reads, source_ratio=ratio)
-        return replace(base, mode="rechunk", layout=layout, tasks=tasks, reads=tuple(reads))
+        return replace(base, mode="rechunk", layout=layout, tasks=weighed.plan, reads=tuple(reads), ways=ways)
 
 
 def _enforce(plan: OutputPlan) -> None:

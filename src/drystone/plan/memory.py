@@ -37,6 +37,7 @@ _PIECE = 8 << 20  # a range of an unfiltered chunk, read and put: never more at 
 # for times from or to floating point; measured 46, 141 and 278
 _RECODE_BYTES, _OBJECT_BYTES, _FRACTION_BYTES = 56, 160, 400
 _POINT_CELLS = 1 << 20  # as the fetcher cuts what it reads around points
+_PARTS = 64 << 20  # parts of a multipart upload that are on their way
 _ROW_BYTES = 640  # a chunk reference on its way from the table to a read, all columns and objects of it
 
 
@@ -143,6 +144,18 @@ class MemoryModel:
             + (self.threads + 1) * encoded_bound(batch)
         )
         return slab + rows + max(reading, writing)
+
+    def streamed(self, cells: int) -> int:
+        """Bytes at most where ``cells`` elements are held a step: one step is read while the one before is encoded."""
+        slab = 2 * cells * self.itemsize
+        rows = _ROW_BYTES * (cells // self.source_cells + 1)
+        reading = max(self.in_flight, 2 * encoded_bound(self.source_chunk)) + self.threads * (
+            2 * self.source_chunk + self.recoding
+        )
+        batch = max(self.chunk, min(BATCH_BYTES, self.cell))
+        writing = self.threads * (self.chunk + encoded_bound(self.chunk)) + (self.threads + 2) * encoded_bound(batch)
+        # an object store takes the object in parts of its own
+        return slab + rows + reading + writing + 2 * self.index + (_PARTS if self.joined else 0)
 
 
 def _picking(array: CombinedArray) -> tuple[int, int]:

@@ -24,11 +24,11 @@ from drystone.plan.memory import BATCH_BYTES
 from drystone.rechunk.shard import ChunkEncoder, checksum, shard_parts
 from drystone.storage.store import Store
 
-__all__ = ["write_region"]
+__all__ = ["Batch", "batches_of", "write_region"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Batch:
+class Batch:
     """Neighbouring inner chunks of one write cell."""
 
     cell: tuple[int, ...]
@@ -37,7 +37,7 @@ class _Batch:
     last: bool
 
 
-def _batches(layout: TargetLayout, start: Sequence[int], stop: Sequence[int]) -> Iterator[_Batch]:
+def batches_of(layout: TargetLayout, start: Sequence[int], stop: Sequence[int]) -> Iterator[Batch]:
     """Inner chunks of a region, cell by cell, in C order; those beyond the array's end are left out."""
     per_batch = max(1, BATCH_BYTES // max(layout.chunk_bytes, 1))
     grid = ShardGrid(layout.cells, layout.chunk_grid)
@@ -49,7 +49,7 @@ def _batches(layout: TargetLayout, start: Sequence[int], stop: Sequence[int]) ->
         for group in itertools.batched(zip(place.tolist(), cell.operations, strict=True), per_batch):
             done += len(group)
             places, operations = zip(*group, strict=True)
-            yield _Batch(cell.shard_coords, places, tuple(o.out_selection for o in operations), done == total)
+            yield Batch(cell.shard_coords, places, tuple(o.out_selection for o in operations), done == total)
 
 
 def write_region(
@@ -76,16 +76,16 @@ def write_region(
     encoder = ChunkEncoder(layout)
     done: list[StoredObject] = []
 
-    def encode(batch: _Batch) -> list[bytes | None]:
+    def encode(batch: Batch) -> list[bytes | None]:
         # indexing a scalar array gives a scalar, which is an array no more
         shape = layout.chunk_shape_in(batch.cell)
         return [encoder.encode(np.asarray(slab[box], slab.dtype), shape) for box in batch.boxes]
 
-    window: deque[tuple[_Batch, Future[list[bytes | None]]]] = deque()
+    window: deque[tuple[Batch, Future[list[bytes | None]]]] = deque()
     putting: Future[StoredObject] | None = None
     parts: list[bytes | None] = []
     places: list[int] = []
-    batches = _batches(layout, start, stop)
+    batches = batches_of(layout, start, stop)
     # not `with`: after an error nothing that still waits in the pools shall run
     encoding, writing = ThreadPoolExecutor(threads, "drystone-encode"), ThreadPoolExecutor(1, "drystone-put")
     try:

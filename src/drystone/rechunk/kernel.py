@@ -16,7 +16,7 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -27,12 +27,13 @@ from drystone.codecs.zarr_grids import chunk_grid_v3, read_chunk_grid_v3
 from drystone.errors import PlanError, StorageError, TableError
 from drystone.fetch.fetcher import Fetcher
 from drystone.grid.alignment import check_region_in
-from drystone.model.task import Receipt, Task
+from drystone.model.task import Receipt, StoredObject, Task
 from drystone.plan.layout import TargetLayout
 from drystone.protocols import RowSource
 from drystone.rechunk.cells import write_region
 from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, load_plan
 from drystone.rechunk.receipts import ReceiptLog
+from drystone.rechunk.streaming import stream_shard
 from drystone.storage.address import Places
 from drystone.storage.stamp import Stamp
 from drystone.storage.store import Store
@@ -106,9 +107,9 @@ class _Context:
         return self._cells[layout.path]
 
     @contextmanager
-    def slab(self, task: Task, dtype: np.dtype) -> Iterator[NDArray[np.generic]]:
-        """An uninitialised native array of a task's region, in a buffer that is kept for the next task."""
-        extent = tuple(b - a for a, b in zip(task.start, task.stop, strict=True))
+    def slab(self, start: Sequence[int], stop: Sequence[int], dtype: np.dtype) -> Iterator[NDArray[np.generic]]:
+        """An uninitialised native array of a box, in a buffer that is kept for the next one."""
+        extent = tuple(b - a for a, b in zip(start, stop, strict=True))
         if dtype.kind == "T":
             yield np.empty(extent, dtype)
             return
@@ -198,9 +199,7 @@ def run_task(job: TaskJob, index: int) -> Receipt:
     _reset_peak()
     fetcher = context.fetcher
     read, decoded = fetcher.bytes_read, fetcher.bytes_decoded
-    with context.slab(task, a.array.dtype) as slab:
-        fetcher.read_box(a.array, task.start, task.stop, out=slab)
-        objects = write_region(context.target, context.prefix, a.layout, slab, task.start, a.tasks.threads)
+    objects = _written(context, a, task)
     sources = a.sources(task.start, task.stop)
     receipt = Receipt(
         task.task_id,
@@ -219,6 +218,22 @@ def run_task(job: TaskJob, index: int) -> Receipt:
     )
     context.log.append(receipt)
     return receipt
+
+
+def _written(context: _Context, a: ArrayPlan, task: Task) -> tuple[StoredObject, ...]:
+    """Read, encode and put a task's region, whole or step by step."""
+
+    @contextmanager
+    def read(start: tuple[int, ...], stop: tuple[int, ...]) -> Iterator[NDArray[np.generic]]:
+        with context.slab(start, stop, a.array.dtype) as slab:
+            context.fetcher.read_box(a.array, start, stop, out=slab)
+            yield slab
+
+    target = (context.target, context.prefix, a.layout)
+    if a.tasks.stream is not None:
+        return (stream_shard(*target, read, task.start, task.stop, a.tasks.stream, a.tasks.threads),)
+    with read(task.start, task.stop) as slab:
+        return write_region(*target, slab, task.start, a.tasks.threads)
 
 
 def _reset_peak() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import NoReturn
@@ -133,7 +133,7 @@ class LocalStore:
         finally:
             os.close(fd)
 
-    def _write_temporary(self, path: str, parts: Sequence[bytes | memoryview]) -> str:
+    def _write_temporary(self, path: str, parts: Iterable[bytes | memoryview]) -> str:
         temporary = f"{path}.{uuid.uuid4().hex}{TEMPORARY_SUFFIX}"
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -146,9 +146,12 @@ class LocalStore:
         except OSError as error:
             _unlink_quietly(temporary)
             raise_storage_error(error, "write", path)
+        except BaseException:  # whatever the source of the parts raised
+            _unlink_quietly(temporary)
+            raise
         return temporary
 
-    def put(self, key: str, data: bytes | memoryview | Sequence[bytes | memoryview]) -> None:
+    def put(self, key: str, data: bytes | memoryview | Iterable[bytes | memoryview]) -> None:
         """Write an object whole, atomically and durably."""
         path = self.path(key)
         parts = [data] if isinstance(data, bytes | bytearray | memoryview) else data

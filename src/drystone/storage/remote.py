@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from drystone.errors import ConfigError, StorageError
@@ -140,13 +140,18 @@ class RemoteStore:
                 )
         return got
 
-    def put(self, key: str, data: bytes | memoryview | Sequence[bytes | memoryview]) -> None:
-        """Write an object whole."""
+    def put(self, key: str, data: bytes | memoryview | Iterable[bytes | memoryview]) -> None:
+        """Write an object whole; parts that come one by one go as a multipart upload."""
         import obstore
 
-        body = data if isinstance(data, bytes | bytearray | memoryview) else b"".join(data)
+        body: bytes | Iterator[bytes]
+        if isinstance(data, bytes | bytearray | memoryview):
+            body = bytes(data)
+        else:
+            parts = map(bytes, data)
+            body = b"".join(parts) if isinstance(data, Sequence) else parts
         try:
-            obstore.put(self._store, key, bytes(body))
+            obstore.put(self._store, key, body, max_concurrency=4)
         except _errors() as error:
             self._fail(error, "write", key)
 

@@ -7,7 +7,7 @@ A key is a ``/``-separated path below the store's root, without a leading slash.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -61,8 +61,11 @@ class Store(Protocol):
         """Several ranges of one object, exact."""
         ...
 
-    def put(self, key: str, data: bytes | memoryview | Sequence[bytes | memoryview]) -> None:
-        """Write an object whole, atomically and durably; readers see the old one or the new one."""
+    def put(self, key: str, data: bytes | memoryview | Iterable[bytes | memoryview]) -> None:
+        """Write an object whole, atomically and durably; readers see the old one or the new one.
+
+        Parts that come one by one are not all held; where their source fails, there is no new object.
+        """
         ...
 
     def create(self, key: str, data: bytes) -> bool:

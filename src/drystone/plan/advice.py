@@ -1,0 +1,100 @@
+"""What a plan tells people beside itself: the ways that were weighed, why one won, and what would make it cheaper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from drystone.model.sizes import size_text
+from drystone.plan.candidates import Candidate
+from drystone.plan.layout import TargetLayout
+
+__all__ = ["Ways", "ways_of"]
+
+_SLOW_CHUNK = 32_000  # raw bytes below which handling an inner chunk costs readers more than decoding it
+_MANY_OBJECTS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """The candidates of one array, the chosen one first.
+
+    Parameters
+    ----------
+    candidates
+        See :class:`~drystone.plan.candidates.Candidate`.
+    memory
+        Bytes that a task may take.
+    why
+        Why the first won.
+    advice
+        One sentence each.
+    """
+
+    candidates: tuple[Candidate, ...]
+    memory: int
+    why: str
+    advice: tuple[str, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """For ``--json``."""
+        rows = [
+            {
+                "name": c.name,
+                "tasks": c.n_tasks,
+                "step": None if c.stream is None else list(c.stream),
+                "chunk_reads": c.chunk_reads,
+                "amplification": c.amplification,
+                "held_elements": c.held,
+                "memory": c.memory,
+                "fits": c.memory <= self.memory,
+                "cost": c.cost,
+            }
+            for c in self.candidates
+        ]
+        return {"memory": self.memory, "why": self.why, "advice": list(self.advice), "candidates": rows}
+
+
+def ways_of(candidates: Sequence[Candidate], layout: TargetLayout, memory: int) -> Ways:
+    """Put candidates into words.
+
+    Parameters
+    ----------
+    candidates
+        The chosen one first.
+    layout
+        What is written.
+    memory
+        Bytes that a task may take.
+    """
+    return Ways(tuple(candidates), memory, _why(candidates, memory), tuple(_advice(candidates, layout, memory)))
+
+
+def _why(candidates: Sequence[Candidate], memory: int) -> str:
+    best, others = candidates[0], candidates[1:]
+    fitting = [c for c in others if c.memory <= memory]
+    once = "each source chunk is read once" if best.chunk_reads <= best.source_chunks else ""
+    if not fitting:
+        alone = "the only way" if not others else "the only way that fits"
+        return f"{alone} in {size_text(memory)} a task" + (f"; {once}" if once else "")
+    if once:
+        return once + (", in the smallest memory" if best.memory <= min(c.memory for c in fitting) else "")
+    if best.chunk_reads < min(c.chunk_reads for c in fitting):
+        return "the fewest reads of those that fit"
+    return "the least work for the busiest worker"
+
+
+def _advice(candidates: Sequence[Candidate], layout: TargetLayout, memory: int) -> list[str]:
+    best = candidates[0]
+    said = []
+    better = [c for c in candidates[1:] if c.memory > memory and c.chunk_reads < best.chunk_reads]
+    if best.chunk_reads > best.source_chunks and better:
+        c = min(better, key=lambda c: (c.chunk_reads, c.memory))
+        times = "once" if c.chunk_reads <= c.source_chunks else f"{c.amplification:.3g} times, not {best.amplification:.3g}"
+        said.append(f"{size_text(c.memory - memory)} more per task and each source chunk is read {times}")
+    if layout.chunk_bytes < _SLOW_CHUNK and layout.chunk_grid.n_chunks > 1 and layout.dtype.kind != "T":
+        said.append(f"inner chunks of {size_text(layout.chunk_bytes)} are slow to read: over 100 kB is better")
+    if layout.n_cells > _MANY_OBJECTS:
+        what = "shards" if layout.shard is None else "larger shards"
+        said.append(f"{layout.n_cells:,} objects (inodes): {what} would make fewer")
+    return said

@@ -1,0 +1,284 @@
+"""How an array can be rechunked: candidates, each with what it reads and what it takes.
+
+*One pass.* A task's region is a box of whole write cells. Region edges that fall inside source chunks make those chunks be
+read once more; reading every chunk once needs the *cover tile*, lcm(source, cell) along each axis. So, per axis, the
+candidates are multiples of the cell with the number of source chunks that straddle their edges (exact, from the axis' edges,
+so that months of 28 to 31 days are as good as equal chunks); the best is the cheapest combination that fits a task's memory:
+fewest reads first, then whole rounds over the tasks that run at once, then the smallest region.
+
+*Streamed.* A shard whose inner chunks do not span it along its first divided axis is read and encoded in steps along that
+axis, and its inner chunks go to the open object in the order in which they lie there. Two steps are held raw, not a shard, and
+one is read while the other is encoded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from drystone.grid.chunk_grid import ChunkGrid
+from drystone.grid.dimension import DimensionGrid, RectilinearDimension, RegularDimension, grouped
+from drystone.model.placement import CombinedArray
+from drystone.plan.layout import TargetLayout
+from drystone.plan.memory import MemoryModel
+from drystone.plan.source_chunks import placed_chunks
+
+__all__ = ["Candidate", "candidates_of", "largest", "stream_axis"]
+
+# raw bytes of a region that is worth a task: below, the cost of a message and a receipt shows; above, a death costs more
+TASK_BYTES = 512_000_000
+_STEP_BYTES = 64_000_000  # a streamed step larger than this saves nothing any more
+_TOLERANCE = 1.02  # a region this much more costly but smaller is preferred
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One way.
+
+    Parameters
+    ----------
+    name
+        ``one pass`` or ``streamed``; with ``, re-reading`` where some source chunks are read more than once.
+    regions
+        What each task owns.
+    stream
+        Axis and elements of a step, where it is streamed.
+    held
+        Elements held raw at a time.
+    source_chunks, chunk_reads
+        Source chunks, and how many are read in all.
+    memory
+        Bytes that a task takes at most, above an idle process.
+    cost
+        In elements decoded and encoded by the busiest of the tasks' slots; for comparison only.
+    """
+
+    name: str
+    regions: ChunkGrid
+    stream: tuple[int, int] | None
+    held: int
+    source_chunks: int
+    chunk_reads: int
+    memory: int
+    cost: float
+
+    @property
+    def amplification(self) -> float:
+        """Mean number of times a source chunk is read."""
+        return self.chunk_reads / self.source_chunks if self.source_chunks else 1.0
+
+    @property
+    def n_tasks(self) -> int:
+        """Tasks in all."""
+        return self.regions.n_chunks
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """Regions of tasks, elements of the largest, and reads by the grid's own count."""
+
+    axes: tuple[DimensionGrid, ...]
+    cells: int
+    reads: int
+
+
+def candidates_of(
+    array: CombinedArray, layout: TargetLayout, model: MemoryModel, memory: int, slots: int
+) -> tuple[Candidate, ...]:
+    """All ways worth naming, the best first: the cheapest that fits, or where none does the one that takes least.
+
+    Parameters
+    ----------
+    array, layout
+        What is read and what is written.
+    model
+        What a region takes.
+    memory
+        Bytes of a task.
+    slots
+        Tasks that run at once.
+    """
+    grid = _reading_grid(array)
+    found: dict[tuple[ChunkGrid, tuple[int, int] | None], Candidate] = {}
+
+    def add(regions: Sequence[DimensionGrid], stream: tuple[int, int] | None, held: int) -> None:
+        whole = ChunkGrid(tuple(regions))
+        steps = whole if stream is None else ChunkGrid(_stepped(regions, *stream))
+        chunks, reads = _reads(array, grid, steps)
+        name = ("one pass" if stream is None else "streamed") + (", re-reading" if reads > chunks else "")
+        need = model.peak(held) if stream is None else model.streamed(held)
+        # rounds of tasks, each as long as its raw bytes decoded (once per read) and encoded
+        cost = -(-whole.n_chunks // slots) * most(regions) * (reads / max(chunks, 1) + 1.0)
+        found[whole, stream] = Candidate(name, whole, stream, held, chunks, reads, need, cost)
+
+    front = _combinations(grid, layout)
+    fitting = [c for c in front if model.peak(c.cells) <= memory]
+    if fitting:
+        best = _grown(_cheapest(fitting, slots).axes, model, memory, slots)
+        add(best, None, most(best))
+    add(front[0].axes, None, front[0].cells)  # the smallest region, and the one that reads least
+    add(front[-1].axes, None, front[-1].cells)
+    for axis, step in _steps(array, layout, model, memory):
+        cells = layout.cells.dimensions
+        held = most(cells) // max(1, min(largest(cells[axis]), layout.shape[axis])) * min(step, layout.shape[axis])
+        add(cells, (axis, step), held)
+    return _ranked(tuple(found.values()), memory)
+
+
+def _ranked(candidates: tuple[Candidate, ...], memory: int) -> tuple[Candidate, ...]:
+    """One pass before streaming unless streaming is cheaper; what does not fit after what does."""
+    fitting = [c for c in candidates if c.memory <= memory]
+    if not fitting:
+        return tuple(sorted(candidates, key=lambda c: c.memory))
+    plain = [c for c in fitting if c.stream is None][:1]  # the first is the cheapest region, grown
+    streamed = sorted((c for c in fitting if c.stream is not None), key=lambda c: (c.chunk_reads, -c.held))
+    ranked = [*plain, *streamed]
+    if plain and streamed and streamed[0].cost * _TOLERANCE < plain[0].cost:
+        ranked = [*streamed, *plain]
+    return (*ranked, *(c for c in candidates if c not in ranked))
+
+
+def largest(dimension: DimensionGrid) -> int:
+    """Elements of the largest chunk along an axis."""
+    return dimension.size if isinstance(dimension, RegularDimension) else max(dimension.sizes, default=1)
+
+
+def most(regions: Sequence[DimensionGrid]) -> int:
+    """Elements of the largest region."""
+    return math.prod(min(largest(d), max(d.extent, 1)) for d in regions)
+
+
+def _stepped(regions: Sequence[DimensionGrid], axis: int, step: int) -> tuple[DimensionGrid, ...]:
+    """Regions cut into steps along one axis."""
+    d = regions[axis]
+    if isinstance(d, RegularDimension) and d.size % step == 0:
+        return (*regions[:axis], RegularDimension(d.extent, step), *regions[axis + 1 :])
+    sizes = [min(step, n - at) for n in np.diff(d.edges()).tolist() for at in range(0, n, step)]
+    return (*regions[:axis], RectilinearDimension(tuple(sizes)), *regions[axis + 1 :])
+
+
+def stream_axis(layout: TargetLayout) -> int | None:
+    """The axis along which a shard's inner chunks come in the order in which they lie in it: its first divided one."""
+    if layout.shard is None or layout.dtype.kind == "T" or not math.prod(layout.shape):
+        return None
+    return next((a for a, n in enumerate(layout.inner_grid) if n > 1), None)
+
+
+def _steps(array: CombinedArray, layout: TargetLayout, model: MemoryModel, memory: int) -> list[tuple[int, int]]:
+    """(axis, elements) of the smallest step, and of the one that reads least among those that fit."""
+    axis = stream_axis(layout)
+    if axis is None or array.picked is not None:
+        return []
+    chunk, cell = layout.chunk[axis], min(layout.cell[axis], layout.shape[axis])
+    source = array.grid.dimensions[axis].regular_size or chunk
+    whole = math.lcm(source, chunk)
+    multiples = {chunk * 2**i for i in range((cell // chunk).bit_length())}
+    multiples |= {whole * 2**i for i in range(max(0, (cell // whole).bit_length()))}
+    others = most(layout.cells.dimensions) // cell
+    grid = _reading_grid(array)
+    worth = [
+        m
+        for m in sorted(multiples)
+        if m == chunk or (m < cell and m * others * model.itemsize <= 2 * _STEP_BYTES and model.streamed(m * others) <= memory)
+    ]
+    scored = [(_reads(array, grid, ChunkGrid(_stepped(layout.cells.dimensions, axis, m)))[1], -m) for m in worth if m < cell]
+    return [(axis, -step) for step in dict.fromkeys((scored[0][1], min(scored)[1]))] if scored else []
+
+
+def _reads(array: CombinedArray, grid: ChunkGrid, regions: ChunkGrid) -> tuple[int, int]:
+    """Source chunks, and how many are read: of a tiled array counted, since its grid knows no gaps and no staggered rows."""
+    if array.placements.is_tiled and array.variants:
+        chunks, rows = placed_chunks(array), grid is not array.grid
+        pieces, each = placed_chunks(array, regions.dimensions, rows=rows), placed_chunks(array, rows=rows)
+    else:
+        chunks, each = array.grid.n_chunks, grid.n_chunks
+        pieces = math.prod(_overlaps(d, r) for d, r in zip(grid.dimensions, regions.dimensions, strict=True))
+    return chunks, -(-pieces * chunks // max(each, 1))
+
+
+def _reading_grid(array: CombinedArray) -> ChunkGrid:
+    """The source's chunks, or for chunks without filters the rows that can be read apart.
+
+    Of such a chunk the fetcher reads a range of bytes: what is wanted along the slowest axis that has more than one
+    element, and whole rows of the faster ones.
+    """
+    if array.codecs.compressed or array.codecs.needs_library or array.dtype.kind == "T" or array.unaligned is not None:
+        return array.grid
+    dims: list[DimensionGrid] = list(array.grid.dimensions)
+    for axis, d in enumerate(dims):
+        largest = d.size if isinstance(d, RegularDimension) else max(d.sizes, default=1)
+        if min(largest, d.extent) > 1:
+            dims[axis] = RegularDimension(d.extent, 1)
+            break
+    return ChunkGrid(tuple(dims))
+
+
+def _overlaps(dimension: DimensionGrid, regions: DimensionGrid) -> int:
+    """Pairs of a region and a source chunk that share elements, along one axis."""
+    inner = max(0, regions.n_chunks - 1)  # region edges inside the axis
+    if isinstance(dimension, RegularDimension) and isinstance(regions, RegularDimension):
+        on_edge = inner // (math.lcm(regions.size, dimension.size) // regions.size)
+    else:
+        on_edge = int(dimension.is_edge(regions.edges()[1:-1]).sum()) if inner else 0
+    return dimension.n_chunks + inner - on_edge
+
+
+def _axis_candidates(dimension: DimensionGrid, cells: DimensionGrid) -> list[tuple[DimensionGrid, int]]:
+    """(regions, overlaps) pairs along one axis, each of larger regions with fewer overlaps than all before it."""
+    k = max(1, cells.n_chunks)
+    multiples = {1, k} | {2**i for i in range(k.bit_length())} | {-(-k // j) for j in range(1, 33)}
+    source = dimension.regular_size
+    if source is not None and isinstance(cells, RegularDimension):
+        step = math.lcm(source, cells.size) // cells.size
+        multiples |= {step * 2**i for i in range(max(0, (k // step).bit_length()))}
+    front: list[tuple[DimensionGrid, int]] = []
+    for m in sorted(x for x in multiples if 1 <= x <= k):
+        regions = grouped(cells, m)
+        overlaps = _overlaps(dimension, regions)
+        if not front or overlaps < front[-1][1]:
+            front.append((regions, overlaps))
+    return front
+
+
+def _combinations(grid: ChunkGrid, layout: TargetLayout) -> list[_Region]:
+    """Regions such that no smaller one reads as little."""
+    front = [_Region((), 1, 1)]
+    for dimension, cells in zip(grid.dimensions, layout.cells.dimensions, strict=True):
+        wider = [
+            _Region((*c.axes, r), c.cells * most((r,)), c.reads * o)
+            for c in front
+            for r, o in _axis_candidates(dimension, cells)
+        ]
+        wider.sort(key=lambda c: (c.cells, c.reads, tuple(largest(r) for r in c.axes)))
+        front = []
+        for c in wider:
+            if not front or c.reads < front[-1].reads:
+                front.append(c)
+    return front
+
+
+def _cheapest(fitting: list[_Region], slots: int) -> _Region:
+    least = min(c.reads for c in fitting) or 1
+
+    def cost(c: _Region) -> float:
+        # rounds of tasks, each as long as its raw bytes decoded (once per read) and encoded
+        n = math.prod(max(1, r.n_chunks) for r in c.axes)
+        return -(-n // slots) * c.cells * (c.reads / least + 1.0)
+
+    best = min(cost(c) for c in fitting)
+    return next(c for c in fitting if cost(c) <= best * _TOLERANCE)
+
+
+def _grown(regions: tuple[DimensionGrid, ...], model: MemoryModel, memory: int, slots: int) -> tuple[DimensionGrid, ...]:
+    """Double small regions, last axis first, while tasks stay small and plenty; multiples never read more."""
+    for axis in reversed(range(len(regions))):
+        while regions[axis].n_chunks > 1:
+            larger = (*regions[:axis], grouped(regions[axis], 2), *regions[axis + 1 :])
+            cells, n_tasks = most(larger), math.prod(max(1, r.n_chunks) for r in larger)
+            if cells * model.itemsize > TASK_BYTES or model.peak(cells) > memory or n_tasks < 4 * slots:
+                break
+            regions = larger
+    return regions
