@@ -81,7 +81,7 @@ def test_tasks(data: st.DataObject) -> None:
     cells = [c for i in range(plan.n_tasks) for c in plan.cells(i)]
     assert len(cells) == len(set(cells)) == plan.n_cells
     if plan.stream is not None:
-        axis, step = plan.stream
+        axis, _ = plan.stream
         event("streamed")
         assert plan.regions == layout.cells
         assert all(n == 1 for n in layout.inner_grid[:axis])

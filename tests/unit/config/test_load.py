@@ -181,7 +181,7 @@ def test_chunks_and_shards(tmp_path: Path, chunks: str, shards: str, meant: tupl
         ("virtual: icechunk", "virtual: icechunk\n    chunks: {a: 1}", "outputs[0].chunks", "a virtual", "chunks", "store"),
         ("virtual: icechunk", "store: zarr\n    mode: auto", "outputs[0].mode", "this version", "mode", "not yet"),
         ("virtual: icechunk", "store: zarr\n    chunks: {a: 0}", "outputs[0].chunks.a", "at least 1", "0", ""),
-        ("virtual: icechunk", "store: zarr\n    chunks: {a: months}", "outputs[0].chunks.a", "grid is regular", "", "rectilinear"),
+        ("virtual: icechunk", "store: zarr\n    chunks: {a: months}", "outputs[0].chunks.a", "grid is regular", "", "grid"),
         ("virtual: icechunk", "store: zarr\n    chunks: {a: 1.5}", "outputs[0].chunks.a", "at least 1", "1.5", ""),
         ("virtual: icechunk", "store: zarr\n    chunks: {a: ALL}", "outputs[0].chunks.a", "at least 1", "'ALL'", "all?"),
         ("virtual: icechunk", "store: zarr\n    chunks: {a: 1 MB}", "outputs[0].chunks.a", "at least 1", "'1 MB'", '"*": 1 MB'),
