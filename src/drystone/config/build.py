@@ -32,6 +32,7 @@ _CODEC_DEFAULTS: Mapping[str, Mapping[str, int | str | bool]] = {
     "zstd": {"level": 3, "checksum": False},
     "gzip": {"level": 5},
     "none": {},
+    "source": {},
 }
 
 
@@ -126,6 +127,8 @@ def _output(kind: str, values: Mapping[str, object]) -> OutputOptions:
         grid=cast(Literal["regular", "rectilinear"], values.get("grid", "regular")),
         crop=cast(bool, values.get("crop", False)),
         coverage=cast(bool, values.get("coverage", False)),
+        mode=cast(Literal["auto", "repack", "rechunk"], values.get("mode", "auto")),
+        portable=cast(bool, values.get("portable", False)),
     )
 
 

@@ -166,6 +166,7 @@ CODECS: Final = {
     ),
     "gzip": Section("gzip's parameters", (Key("level", LEVELS[0], "Effort.", "5"),)),
     "none": Section("none, which has no parameters", ()),
+    "source": Section("source, which has no parameters", ()),
 }
 CODEC = OneKey("a codec", CODECS, later=("lz4", "zlib", "crc32c", "shuffle", "bz2", "lzma"))
 
@@ -184,8 +185,9 @@ ARRAYS = Key("arrays", NAMES, "Arrays to publish, by name or path.", "all")
 _STORE_KEYS = (
     Key(
         "chunks",
-        _edges(BUDGET),
-        'Edges by dimension: elements, `all`, `months` or `years` (with `grid: rectilinear`), or under `"*"` a size: 256 kB.',
+        _edges(Either((BUDGET, Choice(("source",))))),
+        'Edges by dimension: elements, `all`, `months` or `years` (with `grid: rectilinear`), or under `"*"` a size: 256 kB; '
+        "`source`: as the granules have them.",
         "planned",
     ),
     Key(
@@ -197,7 +199,7 @@ _STORE_KEYS = (
     Key(
         "codecs",
         Either((CODEC, ListOf("a list of codecs", CODEC)), deep=(("text", 0), ("mapping", 0), ("list", 1))),
-        "The compressor: a name, or one with parameters, or none.",
+        "The compressor: a name, or one with parameters, or none; `source`: as the granules have it, where chunks are copied.",
         "blosc with zstd 3 and shuffle",
     ),
 )
@@ -226,6 +228,20 @@ _STORE_GRID = Key(
     Choice(("regular", "rectilinear")),
     "`rectilinear`: chunks or shards may follow the calendar; `drystone check` says who cannot read them.",
     "regular",
+)
+_MODE = Key(
+    "mode",
+    Choice(("auto", "repack", "rechunk")),
+    "`repack`: the granules' encoded chunks are copied as they are, or the plan says what is in the way; `rechunk`: all is "
+    "decoded and encoded anew; `auto`: copied where chunks and codecs are given and are the granules' own (`source`).",
+    "auto",
+)
+_PORTABLE = Key(
+    "portable",
+    Truth(),
+    "Copied chunks have only codecs that every reader of Zarr v3 knows: zlib's streams get the frame of gzip, which costs "
+    "decoding them once; shuffled ones cannot be copied so.",
+    "false",
 )
 _COVERAGE = Key("coverage", Truth(), "Publish an array that says which places of the joined axes had bytes.", "false")
 _FORMS = Choice(("icechunk", "kerchunk-parquet"), later=("kerchunk-json", "parquet", "mdim-vrt", "mdim-refs"))
@@ -266,8 +282,10 @@ OUTPUTS: Final = Variants(
                 _VALUES,
                 _STORE_GRID,
                 _COVERAGE,
+                _MODE,
+                _PORTABLE,
             ),
-            later=("mode", "append", "overviews"),
+            later=("append", "overviews"),
             elsewhere={
                 "public": "public is for virtual outputs: a store refers to no files",
                 "crop": "crop is for virtual outputs: a store has chunks of its own",

@@ -199,7 +199,8 @@ class OutputOptions:
     chunks, shards
         Dimension name to elements, ``"all"``, or a byte size such as ``"256 kB"`` under the key ``"*"``.
     codecs
-        Codec name and parameters, in encoding order; empty: blosc zstd 3 with shuffle.
+        Codec name and parameters, in encoding order; empty: blosc zstd 3 with shuffle. ``source``: the granules' own, where
+        chunks are copied. (``chunks`` may say so too: ``{"*": "source"}``.)
     arrays
         Paths or names to publish, None for all.
     values
@@ -212,6 +213,11 @@ class OutputOptions:
         with drystone installed have.
     coverage
         Publish an array that says which places of the joined axes had bytes.
+    mode
+        For stores: ``repack``: encoded chunks are copied as they are, or the plan is refused; ``rechunk``: all is decoded and
+        encoded anew; ``auto``: copied where the chunks and codecs wished for are the granules' own.
+    portable
+        For copied chunks: with codecs of Zarr v3 itself alone; zlib's streams are framed as gzip's.
     """
 
     kind: Literal["virtual", "store"]
@@ -226,6 +232,8 @@ class OutputOptions:
     grid: Literal["regular", "rectilinear"] = "regular"
     crop: bool = False
     coverage: bool = False
+    mode: Literal["auto", "repack", "rechunk"] = "auto"
+    portable: bool = False
 
     @property
     def emitted(self) -> dict[str, object]:

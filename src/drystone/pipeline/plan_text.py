@@ -126,6 +126,14 @@ def _array_lines(a: PlannedArray, array: CombinedArray) -> list[str]:
     cell = _sizes_text(a.layout)
     shard = f" in shards of {cell}" if a.layout.shard else ""
     chunk = cell if a.layout.shard is None else str(a.layout.chunk)
+    if a.mode == "repack":
+        return [
+            head,
+            f"    repack: {a.source_chunks:,} source chunks of {chunk} are copied as they are{shard}; no codec runs",
+            f"    {t.n_tasks:,} tasks of {t.region}, at most {t.n_cells:,} objects, {size_text(t.memory)} a task",
+            f"    reads and writes {size_text(a.encoded_bytes)}, decodes nothing, no temporary copy",
+            *_read_lines(a),
+        ]
     lines = [
         head,
         f"    rechunk: {a.source_chunks:,} source chunks to chunks of {chunk}{shard}",
@@ -139,6 +147,13 @@ def _array_lines(a: PlannedArray, array: CombinedArray) -> list[str]:
         lines += _way_lines(a, a.ways, array)
     if array.unaligned is not None:
         lines.append(f"    no virtual form: {array.unaligned.removeprefix(f'{a.path}: ')}")
+    if a.reason:
+        lines.append(f"    {a.reason}")
+    return lines + _read_lines(a)
+
+
+def _read_lines(a: PlannedArray) -> list[str]:
+    lines = []
     if a.reads:
         lines.append(f"    {'read':<18}{'chunks':>18}{'requests':>18}{'decoded':>24}{'per wanted byte':>20}")
     for before, after in a.reads:

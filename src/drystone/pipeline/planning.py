@@ -8,11 +8,13 @@ from functools import partial
 from itertools import islice
 from typing import cast
 
+import numpy as np
+
 from drystone import registry
 from drystone.codecs.zarr_forms import unkept_attributes
 from drystone.codecs.zarr_names import name_problem
 from drystone.emit.readers import layout_notes, uneven_note
-from drystone.errors import ConfigError, UnsupportedError
+from drystone.errors import ConfigError, PlanError, UnsupportedError
 from drystone.execute.resources import resolve
 from drystone.model.options import ArchiveConfig, OutputOptions
 from drystone.model.placement import Combined, CombinedArray
@@ -28,6 +30,15 @@ from drystone.plan.costs import ReadCost, read_costs
 from drystone.plan.forms import form_of, has_data, refuse_asked
 from drystone.plan.layout import TargetLayout
 from drystone.plan.memory import task_memory
+from drystone.plan.repack import (
+    options_problem,
+    plan_copies,
+    readers_note,
+    repack_layout,
+    rows_problem,
+    structure_problem,
+    unsourced,
+)
 from drystone.plan.shards import TaskPlan, weigh
 from drystone.protocols import Emitter
 from drystone.rechunk.target import array_document
@@ -43,7 +54,8 @@ DRIVER_BYTES = 1 << 20  # arrays up to this size are written whole by the driver
 class PlannedArray:
     """One array of one output.
 
-    ``mode``: ``virtual`` (references), ``driver`` (small: written whole by the driver), ``rechunk``, or ``refused``.
+    ``mode``: ``virtual`` (references), ``driver`` (small: written whole by the driver), ``rechunk``, ``repack``
+    (encoded chunks are copied), or ``refused``.
     """
 
     path: str
@@ -101,6 +113,8 @@ class OutputPlan:
             kept = replace(combined, arrays=tuple(combined.array(p) for p in self.published))
             lost += [f"{self.output.at}: {note}" for note in layout_notes(kept, self.output.emitted)]
         lost += [f"{self.output.at}: {uneven_note(a.path)}" for a in self.arrays if a.layout is not None and a.layout.sizes]
+        copied = (readers_note(a.layout) for a in self.arrays if a.mode == "repack" and a.layout is not None)
+        lost += [f"{self.output.at}: {note}" for note in copied if note is not None]
         return tuple(lost)
 
 
@@ -255,13 +269,53 @@ class _Store:
             return replace(base, layout=whole_layout(array, self.output))
         host = resolve(self.config.execution, self.nbytes)
         limit = task_memory(host.memory)
-        layout = target_layout(array, self.output, limit, partial(calendar_periods, self.combined, array))
         slots = max(1, host.workers // max(self.fields, 1))  # the other arrays' tasks run beside this one's
+        problem = self.in_the_way(array)
+        if problem is None:
+            layout = repack_layout(array, self.output, limit, partial(calendar_periods, self.combined, array))
+            tasks = plan_copies(array, layout, limit, base.encoded_bytes, threads=host.threads, slots=slots)
+            return replace(base, mode="repack", layout=layout, tasks=tasks, reads=self.reads(array, layout, base))
+        layout = target_layout(array, unsourced(array, self.output), limit, partial(calendar_periods, self.combined, array))
         weighed = weigh(array, layout, limit, threads=host.threads, slots=slots, joined=self.remote)
         ways = ways_of(weighed.candidates, layout, limit)
+        why = f"not copied: {problem}" if self.output.mode == "auto" else ""
+        reads = self.reads(array, layout, base)
+        return replace(base, mode="rechunk", reason=why, layout=layout, tasks=weighed.plan, reads=reads, ways=ways)
+
+    def reads(self, array: CombinedArray, layout: TargetLayout, base: PlannedArray) -> tuple[tuple[ReadCost, ReadCost], ...]:
+        """What the wished reads cost before and after."""
         ratio = _nbytes(array) / base.encoded_bytes if base.encoded_bytes else 1.0
-        reads = read_costs(array, layout, self.config.reads, source_ratio=ratio)
-        return replace(base, mode="rechunk", layout=layout, tasks=weighed.plan, reads=tuple(reads), ways=ways)
+        return tuple(read_costs(array, layout, self.config.reads, source_ratio=ratio))
+
+    def in_the_way(self, array: CombinedArray) -> str | None:
+        """Why encoded chunks are not copied; None where they are.
+
+        Raises
+        ------
+        PlanError
+            ``not-repackable``: the output asks that they be.
+        """
+        mode = self.output.mode
+        if mode == "rechunk":
+            return "the output says so"
+        problem = options_problem(array, self.output) or structure_problem(array, self.named, self.output.portable)
+        if problem is None:
+            ids = np.unique(array.placements.granule_id)
+            rows = (b.at(array.fixed) for b in self.table.rows(array.inner, ids))
+            problem = rows_problem(array, rows, self.named)
+        if problem is not None and mode == "repack":
+            raise PlanError(
+                f"{self.output.at}: the chunks of {array.path} cannot be copied as they are: {problem}; write `mode: auto`, "
+                "which decodes and encodes such arrays, or leave it out of this output's `arrays:`",
+                kind="not-repackable",
+                output=self.output.at,
+                array=array.path,
+            )
+        return problem
+
+    def named(self, granule_id: int) -> str:
+        """Address of a granule."""
+        return self.table.granule(granule_id).address
 
 
 def _enforce(plan: OutputPlan) -> None:

@@ -86,8 +86,9 @@ class TargetLayout:
 
     @property
     def stored_dtype(self) -> np.dtype:
-        """What a stored element is: little-endian, fields without gaps."""
-        return packed_dtype(self.dtype)
+        """What a stored element is: little-endian, fields without gaps; big-endian where copied chunks are so."""
+        stored = packed_dtype(self.dtype)
+        return stored.newbyteorder(">") if self.codecs.codecs[0].get("endian") == "big" else stored
 
     @property
     def fill_scalar(self) -> np.ndarray:

@@ -52,6 +52,8 @@ class TaskPlan:
     stream
         Axis and elements along it that are read and encoded at a time, or None: the region is read whole. A streamed task
         owns one shard.
+    copies
+        Whether encoded chunks are copied as they are (see :mod:`drystone.plan.repack`).
 
     Examples
     --------
@@ -72,6 +74,7 @@ class TaskPlan:
     in_flight: int
     threads: int
     stream: tuple[int, int] | None = None
+    copies: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:

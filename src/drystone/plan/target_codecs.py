@@ -31,7 +31,8 @@ def target_codecs(
     ['bytes', 'zstd']
     """
     first = Codec.of("vlen-utf8") if dtype.kind == "T" else _bytes_codec(dtype)
-    wanted = list(codecs) if codecs else [("blosc", {})]
+    # `source` wishes for what the granules have: an array that is not copied has the default
+    wanted = list(codecs) if codecs and codecs[0][0] != "source" else [("blosc", {})]
     if len(wanted) > 1:
         names = ", ".join(n for n, _ in wanted)
         raise ConfigError(f"one compressor a store, not {len(wanted)} ({names}); keep one", kind="codec")

@@ -31,6 +31,7 @@ from drystone.model.task import Receipt, StoredObject, Task
 from drystone.plan.layout import TargetLayout
 from drystone.protocols import RowSource
 from drystone.rechunk.cells import write_region
+from drystone.rechunk.copying import copy_region
 from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, load_plan
 from drystone.rechunk.receipts import ReceiptLog
 from drystone.rechunk.streaming import stream_shard
@@ -221,7 +222,9 @@ def run_task(job: TaskJob, index: int) -> Receipt:
 
 
 def _written(context: _Context, a: ArrayPlan, task: Task) -> tuple[StoredObject, ...]:
-    """Read, encode and put a task's region, whole or step by step."""
+    """Read, encode and put a task's region, whole or step by step; or copy it as it is encoded."""
+    if a.tasks.copies:
+        return copy_region(context.target, context.prefix, a, (task.start, task.stop), context.fetcher)
 
     @contextmanager
     def read(start: tuple[int, ...], stop: tuple[int, ...]) -> Iterator[NDArray[np.generic]]:

@@ -128,6 +128,8 @@ class ArrayPlan:
             whole.append(["fixed", array.fixed])
         if array.picked is not None:
             whole.append(array.to_json())
+        if self.tasks.copies:
+            whole.append(["copies", array.codecs.to_json()])
         text = json.dumps(whole)
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 

@@ -179,7 +179,7 @@ def test_chunks_and_shards(tmp_path: Path, chunks: str, shards: str, meant: tupl
         ("virtual: icechunk", "catalog: stac", "outputs[0]", "an output", "catalog", "not yet available"),
         ("virtual: icechunk", "store: zarr\n    virtual: icechunk", "outputs[0]", "an output", "store and virtual", "make two"),
         ("virtual: icechunk", "virtual: icechunk\n    chunks: {a: 1}", "outputs[0].chunks", "a virtual", "chunks", "store"),
-        ("virtual: icechunk", "store: zarr\n    mode: auto", "outputs[0].mode", "this version", "mode", "not yet"),
+        ("virtual: icechunk", "store: zarr\n    append: tail", "outputs[0].append", "this version", "append", "not yet"),
         ("virtual: icechunk", "store: zarr\n    chunks: {a: 0}", "outputs[0].chunks.a", "at least 1", "0", ""),
         ("virtual: icechunk", "store: zarr\n    chunks: {a: months}", "outputs[0].chunks.a", "grid is regular", "", "grid"),
         ("virtual: icechunk", "store: zarr\n    chunks: {a: 1.5}", "outputs[0].chunks.a", "at least 1", "1.5", ""),

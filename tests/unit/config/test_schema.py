@@ -39,7 +39,7 @@ BAD = [
     HEAD + STORE % "codecs: [{zstd: {level: 23}}]",
     HEAD + STORE % "codecs: [{blosc: {shuffle: perhaps}}]",
     HEAD + STORE % "codecs: [lzo]",
-    HEAD + STORE % "mode: auto",
+    HEAD + STORE % "mode: copy",
     HEAD + OUTPUT + "storage: {raw: {region: x}}\n",
     HEAD + OUTPUT + "storage: {raw: {url: x, secret_key: y}}\n",
     HEAD + OUTPUT + "storage: {9raw: x}\n",
