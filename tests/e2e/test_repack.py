@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+import signal
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 
@@ -251,3 +255,36 @@ def test_a_changed_granule_stops_the_copy(tmp_path: Path, steps: int) -> None:
     (tmp_path / "06.nc").write_bytes(before[:-steps])
     with pytest.raises(DrystoneError, match=r"06\.nc"):
         drystone.run(path, accept_changes=True)
+
+
+KILLED = """
+import os, signal, sys
+import drystone.rechunk.copying as copying
+inner, left = copying._read, [int(sys.argv[2])]
+def read(job, chunks):
+    for part in inner(job, chunks):
+        left[0] -= 1
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield part
+copying._read = read
+import drystone
+drystone.run(sys.argv[1])
+"""
+
+
+def test_killed_while_copying_and_run_again(tmp_path: Path) -> None:
+    values = write_granules(tmp_path)
+    said = {"shards": {"time": 2, "y": 4, "x": 15}, "mode": "repack"}
+    publish(tmp_path, STORE, **said)
+    out = tmp_path / "out/out.zarr"
+    undisturbed = {p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()}
+    for part in (2, 9, 17):
+        for name in ("out", "work"):
+            shutil.rmtree(tmp_path / name)
+        killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "zarr.yaml"), str(part)], check=False)
+        assert killed.returncode == -signal.SIGKILL
+        assert not (out / "zarr.json").exists()
+        publish(tmp_path, STORE, **said)
+        assert {p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()} == undisturbed
+        np.testing.assert_array_equal(read(tmp_path), values)

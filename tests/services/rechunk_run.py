@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from drystone.plan.chunking import target_layout, whole_layout
 from drystone.plan.combine import combine
 from drystone.plan.layout import TargetLayout
 from drystone.plan.members import from_scans
+from drystone.plan.repack import plan_copies, repack_layout, structure_problem
 from drystone.plan.shards import plan_tasks
 from drystone.protocols import ScanOptions, Source
 from drystone.rechunk.kernel import TaskJob, run_task
@@ -114,6 +116,7 @@ def prepare_run(
     arrays: Sequence[str] = ("/v",),
     threads: int = 2,
     slots: int = 1,
+    copies: bool = False,
 ) -> Prepared:
     """Scan ``raw``, plan the arrays, write plan and metadata below ``out``, a folder or a place of that name."""
     places = Places.of([Place("raw", raw.as_uri()), Place("out", out.as_uri()) if isinstance(out, Path) else out])
@@ -130,11 +133,15 @@ def prepare_run(
             layouts.append(whole_layout(array, output))
             values[array.path] = combined.coordinates[array.path]
             continue
-        layout = target_layout(array, output, memory)
+        layout = repack_layout(array, output, memory) if copies else target_layout(array, output, memory)
         layouts.append(layout)
         placed = [granules[g] for g in array.placements.granule_id.tolist()]
         attempts = np.array([g.attempt_id for g in placed], np.int32)
-        tasks = plan_tasks(array, layout, memory, threads=threads, slots=slots, joined=not isinstance(out, Path))
+        if copies:
+            assert structure_problem(array, str) is None
+            tasks = plan_copies(array, layout, memory, math.prod(array.shape), threads=threads, slots=slots)
+        else:
+            tasks = plan_tasks(array, layout, memory, threads=threads, slots=slots, joined=not isinstance(out, Path))
         plans.append(ArrayPlan(array, layout, tasks, content_digests(placed), attempts))
     plan = RechunkPlan(0, output.at, tuple(plans))
     store, key = places.resolve(output.at)

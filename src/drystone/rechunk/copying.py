@@ -88,11 +88,13 @@ def copy_region(
     """
     layout, array = plan.layout, plan.array
     found = region_source(array, layout, *region, fetcher)
-    missing, gap, absent = gap_fill(array), None, found.absent
-    if absent.shape[1] and missing.astype(layout.stored_dtype).tobytes() != layout.fill:
-        gap = encode_chunk(np.full(layout.chunk, missing), layout.codecs, layout.stored_dtype)
-    else:
-        absent = absent[:, :0]
+    gap, absent = None, found.absent
+    if absent.shape[1]:
+        missing = gap_fill(array)
+        if missing.astype(layout.stored_dtype).tobytes() == layout.fill:
+            absent = absent[:, :0]
+        else:
+            gap = encode_chunk(np.full(layout.chunk, missing), layout.codecs, layout.stored_dtype)
     rewrap = Rewrap.of(array.codecs, layout.codecs, layout.chunk_bytes)
     job = _Job(store, prefix, layout, ShardGrid(layout.cells, layout.chunk_grid), found.sources, rewrap, gap)
     for source in found.sources.values():
