@@ -127,11 +127,13 @@ def _array_lines(a: PlannedArray, array: CombinedArray) -> list[str]:
     shard = f" in shards of {cell}" if a.layout.shard else ""
     chunk = cell if a.layout.shard is None else str(a.layout.chunk)
     if a.mode == "repack":
+        framed = a.layout.codecs.codecs[-1].name == "gzip" and array.codecs.codecs[-1].name != "gzip"
+        work = "inflates each chunk once for gzip's checksum" if framed else "decodes nothing"
         return [
             head,
-            f"    repack: {a.source_chunks:,} source chunks of {chunk} are copied as they are{shard}; no codec runs",
+            f"    repack: {a.source_chunks:,} source chunks of {chunk} are copied as they are encoded{shard}",
             f"    {t.n_tasks:,} tasks of {t.region}, at most {t.n_cells:,} objects, {size_text(t.memory)} a task",
-            f"    reads and writes {size_text(a.encoded_bytes)}, decodes nothing, no temporary copy",
+            f"    reads and writes {size_text(a.encoded_bytes)}, {work}, no temporary copy",
             *_read_lines(a),
         ]
     lines = [
