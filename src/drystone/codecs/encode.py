@@ -9,6 +9,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import zlib
+from collections.abc import Callable
 from typing import cast
 
 import numpy as np
@@ -21,7 +22,7 @@ from drystone.codecs.inflate import Buffer
 from drystone.codecs.shuffle import shuffle
 from drystone.errors import UnsupportedError
 
-__all__ = ["encode_bytes", "encode_chunk"]
+__all__ = ["encode_bytes", "encode_chunk", "encoder_of"]
 
 
 def _text_bytes(values: NDArray[np.generic]) -> bytes:
@@ -33,50 +34,70 @@ def _text_bytes(values: NDArray[np.generic]) -> bytes:
     return b"".join(parts)
 
 
-def _blosc(data: Buffer, codec: Codec, itemsize: int) -> bytes:
-    # one thread a call, for the whole process: with more the bytes differ from run to run, and our callers have threads
-    blosc.use_threads = False
+type Encode = Callable[[Buffer], Buffer]
+
+
+def _blosc(codec: Codec, itemsize: int) -> Encode:
     kind = codec.get("shuffle", 1)
     mode = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}[kind] if isinstance(kind, str) else int(kind or 0)
-    return cast(
-        bytes,
-        blosc.compress(
-            np.frombuffer(data, np.uint8),
-            str(codec.get("cname", "zstd")).encode(),
-            codec.int_of("clevel", 3),
-            mode,
-            codec.int_of("blocksize"),
-            codec.int_of("typesize") or itemsize,
-        ),
-    )
+    name, level = str(codec.get("cname", "zstd")).encode(), codec.int_of("clevel", 3)
+    blocksize, typesize = codec.int_of("blocksize"), codec.int_of("typesize") or itemsize
+
+    def encode(data: Buffer) -> bytes:
+        # one thread a call, for the whole process: with more the bytes differ from run to run, and our callers have threads
+        blosc.use_threads = False
+        return cast(bytes, blosc.compress(np.frombuffer(data, np.uint8), name, level, mode, blocksize, typesize))
+
+    return encode
 
 
-def _encode_step(data: Buffer, codec: Codec, itemsize: int) -> Buffer:
+def _step(codec: Codec, itemsize: int) -> Encode:
     name = codec.name
     if name == "shuffle":
-        return shuffle(np.frombuffer(data, np.uint8), codec.int_of("elementsize", itemsize))
+        size = codec.int_of("elementsize", itemsize)
+        return lambda data: shuffle(np.frombuffer(data, np.uint8), size)
     if name in CHECKSUMS:
-        return append_checksum(name, data)
+        return lambda data: append_checksum(name, data)
     if name == "zlib":
-        return zlib.compress(data, codec.int_of("level", -1))
+        level = codec.int_of("level", -1)
+        return lambda data: zlib.compress(data, level)
     if name == "gzip":
-        return gzip.compress(bytes(data), codec.int_of("level", 6), mtime=0)
+        level = codec.int_of("level", 6)
+        return lambda data: gzip.compress(bytes(data), level, mtime=0)
     if name == "bz2":
-        return bz2.compress(bytes(data), codec.int_of("level", 9))
+        level = codec.int_of("level", 9)
+        return lambda data: bz2.compress(bytes(data), level)
     if name == "zstd":
-        return cast(bytes, zstd.compress(data, codec.int_of("level", 3), bool(codec.get("checksum", False))))
+        level, check = codec.int_of("level", 3), bool(codec.get("checksum", False))
+        return lambda data: cast(bytes, zstd.compress(data, level, check))
     if name == "blosc":
-        return _blosc(data, codec, itemsize)
+        return _blosc(codec, itemsize)
     raise UnsupportedError(
         f"drystone cannot encode with {name!r}; choose another codec for the output", kind="codec", codec=name
     )
 
 
+def encoder_of(chain: CodecChain, itemsize: int) -> Callable[[Buffer], bytes]:
+    """A chain's filters made ready for bytes of elements of ``itemsize`` bytes: a small chunk takes less time than parameters.
+
+    Raises
+    ------
+    UnsupportedError
+        A codec that drystone does not encode with, such as lzf.
+    """
+    steps = [_step(codec, itemsize) for codec in chain.filters]
+
+    def encode(data: Buffer) -> bytes:
+        for step in steps:
+            data = step(data)
+        return bytes(data)
+
+    return encode
+
+
 def encode_bytes(data: Buffer, chain: CodecChain, itemsize: int) -> bytes:
     """Run a chain's filters over the bytes of elements of ``itemsize`` bytes."""
-    for codec in chain.filters:
-        data = _encode_step(data, codec, itemsize)
-    return bytes(data)
+    return encoder_of(chain, itemsize)(data)
 
 
 def encode_chunk(values: NDArray[np.generic], chain: CodecChain, dtype: np.dtype) -> bytes:

@@ -19,13 +19,14 @@ import numpy as np
 from google_crc32c import extend, value
 from numpy.typing import NDArray
 
-from drystone.codecs.encode import encode_bytes, encode_chunk
+from drystone.codecs.encode import encode_chunk, encoder_of
 from drystone.plan.layout import TargetLayout
 
 __all__ = ["ABSENT", "ChunkEncoder", "checksum", "shard_index", "shard_parts"]
 
 ABSENT = (1 << 64) - 1
 _PIECE = 1 << 16  # elements compared with the fill at a time: most chunks differ in the first piece
+_ROW = 64  # bytes from which a row copied as one item is faster than element by element (1.3 to 3 times)
 
 
 class ChunkEncoder:
@@ -49,6 +50,7 @@ class ChunkEncoder:
         self._layout = layout
         self._dtype = layout.stored_dtype
         self._fill = layout.fill_scalar
+        self._encode_bytes = encoder_of(layout.codecs, self._dtype.itemsize)
         self._local = threading.local()
 
     def encode(self, block: NDArray[np.generic], shape: tuple[int, ...] | None = None) -> bytes | None:
@@ -73,11 +75,11 @@ class ChunkEncoder:
                 stored[...] = self._fill
             # without axes, indexing would take the one element out of its array
             part = stored[tuple(slice(0, n) for n in block.shape)] if block.shape else stored
-            np.copyto(part, block, casting="equiv")
+            _copy(part, block)
         raw = stored.reshape(-1).view(np.uint8) if stored.size else np.zeros(0, np.uint8)
         if _all_fill(raw, layout.fill):
             return None
-        return encode_bytes(raw, layout.codecs, self._dtype.itemsize)
+        return self._encode_bytes(raw)
 
     def _scratch(self, shape: tuple[int, ...]) -> NDArray[np.generic]:
         # one buffer a thread, of the largest chunk: nothing that leaves this class refers to it
@@ -96,9 +98,22 @@ class ChunkEncoder:
         return encode_chunk(block, self._layout.codecs, self._dtype)
 
 
+def _copy(out: NDArray[np.generic], block: NDArray[np.generic]) -> None:
+    """Equal shapes; the last axis of ``out`` is contiguous."""
+    size = block.dtype.itemsize
+    if block.ndim and block.dtype == out.dtype and block.strides[-1] == size and block.shape[-1] * size >= _ROW:
+        # NumPy sets up a loop for each row of elements, and none for items of a row's size
+        row = f"V{block.shape[-1] * size}"
+        out, block = out.view(row), block.view(row)
+    np.copyto(out, block, casting="equiv")
+
+
 def _all_fill(raw: NDArray[np.uint8], fill: bytes) -> bool:
     """Whether every element has the fill's bits."""
     size = len(fill)
+    # most chunks differ in the first or the last element, and a look costs a hundredth of a pass over a small one
+    if raw[:size].tobytes() != fill or raw[-size:].tobytes() != fill:
+        return not len(raw)
     if size in (1, 2, 4, 8):
         elements = raw.view(f"u{size}")
         wanted = np.frombuffer(fill, f"u{size}")[0]
