@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from drystone.codecs.chain import Codec, CodecChain
 from drystone.codecs.checksum import CHECKSUMS, strip_checksum
-from drystone.codecs.inflate import DECOMPRESSORS, Buffer
+from drystone.codecs.inflate import DECOMPRESSORS, INTO, Buffer
 from drystone.codecs.shuffle import unshuffle, unshuffle_pairs
 from drystone.errors import DecodeError, UnsupportedError
 
@@ -145,7 +145,14 @@ class Decoder:
             out = np.empty(self.nbytes, np.uint8) if out is None else out
             unshuffle(shuffled, self.elementsize, out)
             return out
-        plain = np.frombuffer(self.unfiltered(data, self.steps), np.uint8)
+        last = self.steps[-1] if self.steps else None
+        if out is not None and last is not None and last.name in INTO:
+            decoded = INTO[last.name](self.unfiltered(data, self.steps[:-1]), last.most, out)
+            if decoded is out:
+                return out
+        else:
+            decoded = self.unfiltered(data, self.steps)
+        plain = np.frombuffer(decoded, np.uint8)
         if len(plain) != self.nbytes:
             raise _wrong_size("the chunk" if self.steps else "an unfiltered chunk", len(plain), self.nbytes)
         if out is None:

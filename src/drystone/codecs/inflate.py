@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from drystone.codecs.lzf import lzf_decompress
 from drystone.errors import DecodeError
 
-__all__ = ["DECOMPRESSORS", "Buffer", "decompress"]
+__all__ = ["DECOMPRESSORS", "INTO", "Buffer", "decompress"]
 
 type Buffer = bytes | bytearray | memoryview | NDArray[np.uint8]
 
@@ -123,8 +123,8 @@ def inflate_bz2(data: Buffer, most: int) -> Buffer:
     return _stream("bz2", lambda: cast(_Inflater, bz2.BZ2Decompressor()), bytes(data), most)
 
 
-def inflate_blosc(data: Buffer, most: int) -> Buffer:
-    """A blosc 1 frame; its header says how much will come out."""
+def inflate_blosc(data: Buffer, most: int, into: NDArray[np.uint8] | None = None) -> Buffer:
+    """A blosc 1 frame; its header says how much will come out, which goes to ``into`` where it fits exactly."""
     view = memoryview(data).cast("B")
     if len(view) < 16:
         raise _broken("blosc", len(view), "its header alone takes 16 bytes")
@@ -135,7 +135,7 @@ def inflate_blosc(data: Buffer, most: int) -> Buffer:
         raise _broken("blosc", len(view), f"its header says that it takes {stored} bytes")
     if nbytes == 0:
         return b""
-    out = np.empty(nbytes, np.uint8)
+    out = into if into is not None and len(into) == nbytes else np.empty(nbytes, np.uint8)
     try:
         blosc.decompress(view, out)
     except (RuntimeError, ValueError) as error:
@@ -143,8 +143,11 @@ def inflate_blosc(data: Buffer, most: int) -> Buffer:
     return out
 
 
-def inflate_zstd(data: Buffer, most: int) -> Buffer:
-    """A zstd frame, whether its header says the size (HDF5's filter) or not (streaming writers such as GDAL's)."""
+def inflate_zstd(data: Buffer, most: int, into: NDArray[np.uint8] | None = None) -> Buffer:
+    """A zstd frame, whether its header says the size (HDF5's filter) or not (streaming writers such as GDAL's).
+
+    What comes out goes to ``into`` where it fits exactly.
+    """
     view = memoryview(data).cast("B")
     size, header = _zstd_header(view)
     if size == _UNKNOWN:
@@ -154,7 +157,7 @@ def inflate_zstd(data: Buffer, most: int) -> Buffer:
         size = most
     if size > most:
         raise _short("zstd", size, most)
-    out = np.empty(size, np.uint8)
+    out = into if into is not None and len(into) == size else np.empty(size, np.uint8)
     try:
         zstd.decompress(view, out)
     except (RuntimeError, ValueError) as error:
@@ -190,6 +193,9 @@ DECOMPRESSORS: dict[str, Callable[[Buffer, int], Buffer]] = {
     "zstd": inflate_zstd,
     "lzf": inflate_lzf,
 }
+
+# those that can write where the caller wants it, which saves a pass over memory
+INTO: dict[str, Callable[[Buffer, int, NDArray[np.uint8]], Buffer]] = {"blosc": inflate_blosc, "zstd": inflate_zstd}
 
 
 def decompress(name: str, data: Buffer, most: int) -> Buffer:
