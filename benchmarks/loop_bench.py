@@ -183,7 +183,7 @@ def main() -> None:
     asked.work.mkdir(parents=True, exist_ok=True)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
     inner(3 if asked.quick else 9)
-    slab(2 if asked.quick else 7, (512, 256, 512), asked.work)
+    slab(3 if asked.quick else 9, (512, 256, 512), asked.work)
 
 
 if __name__ == "__main__":
