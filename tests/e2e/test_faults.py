@@ -465,7 +465,7 @@ OVERLAPS = {
     "one in the other": ("two: {url: './out/a'}", "raw:*.nc", ["out:a", "two:b"]),
     "one in the other, by a link": ("two: {url: './link'}", "raw:*.nc", ["out:a", "two:a/b"]),
     "around the work folder": ("", "raw:*.nc", ["here:work"]),
-    "in the work folder": ("two: {url: './work/little'}", "raw:*.nc", ["two:table"]),
+    "in the work folder": ("two: {url: 'work/little'}", "raw:*.nc", ["two:table"]),
     "the granules' folder": ("", "raw:*.nc", ["here:raw"]),
     "around the granules' folder": ("", "here:raw/*/*.nc", ["here:raw"]),
     "a name of a granule": ("", "raw:*.nc", ["raw:day0000.nc"]),
