@@ -19,7 +19,7 @@ from drystone.model.options import OutputOptions
 from drystone.model.placement import CombinedArray, Placements
 from drystone.plan.chunking import target_layout
 from drystone.plan.layout import TargetLayout
-from drystone.plan.shards import TaskPlan, plan_tasks
+from drystone.plan.shards import TaskPlan, weigh
 from drystone.rechunk.streaming import _boxes
 
 CHAIN = CodecChain.of("bytes", Codec.of("zlib", level=1))
@@ -65,11 +65,11 @@ def test_tasks(data: st.DataObject) -> None:
     memory = data.draw(st.integers(20_000, 10_000_000) | st.integers(20_000, 60_000))
     slots = data.draw(st.integers(1, 5))
     try:
-        plan = plan_tasks(array, layout, memory, slots=slots, in_flight=10_000)
+        plan = weigh(array, layout, memory, slots=slots, in_flight=10_000).plan
     except PlanError as error:
         needed = int(error.facts["needed"] or 0)
         assert needed > memory
-        plan = plan_tasks(array, layout, needed, slots=slots, in_flight=10_000)  # what it says would do does
+        plan = weigh(array, layout, needed, slots=slots, in_flight=10_000).plan  # what it says would do does
         memory = needed
     assert plan.memory <= memory
     bounds = [plan.bounds(i) for i in range(plan.n_tasks)]

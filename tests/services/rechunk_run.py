@@ -21,7 +21,7 @@ from drystone.plan.combine import combine
 from drystone.plan.layout import TargetLayout
 from drystone.plan.members import from_scans
 from drystone.plan.repack import plan_copies, repack_layout, structure_problem
-from drystone.plan.shards import plan_tasks
+from drystone.plan.shards import weigh
 from drystone.protocols import ScanOptions, Source
 from drystone.rechunk.kernel import TaskJob, run_task
 from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, content_digests, write_plan
@@ -141,7 +141,7 @@ def prepare_run(
             assert structure_problem(array, str) is None
             tasks = plan_copies(array, layout, memory, math.prod(array.shape), threads=threads, slots=slots)
         else:
-            tasks = plan_tasks(array, layout, memory, threads=threads, slots=slots, joined=not isinstance(out, Path))
+            tasks = weigh(array, layout, memory, threads=threads, slots=slots, joined=not isinstance(out, Path)).plan
         plans.append(ArrayPlan(array, layout, tasks, content_digests(placed), attempts))
     plan = RechunkPlan(0, output.at, tuple(plans))
     store, key = places.resolve(output.at)

@@ -22,7 +22,7 @@ from drystone.plan.candidates import Candidate, candidates_of, largest
 from drystone.plan.layout import TargetLayout
 from drystone.plan.memory import MemoryModel
 
-__all__ = ["TaskPlan", "Weighed", "plan_tasks", "weigh"]
+__all__ = ["TaskPlan", "Weighed", "weigh"]
 
 _IN_FLIGHT = 64_000_000
 
@@ -129,7 +129,15 @@ class TaskPlan:
         return cls(**{**d, **grids, "stream": stream})  # type: ignore[arg-type]
 
 
-def plan_tasks(
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A plan, and what it was chosen from."""
+
+    plan: TaskPlan
+    candidates: tuple[Candidate, ...]
+
+
+def weigh(
     array: CombinedArray,
     layout: TargetLayout,
     memory: int,
@@ -138,8 +146,8 @@ def plan_tasks(
     slots: int = 1,
     joined: bool = False,
     in_flight: int | None = None,
-) -> TaskPlan:
-    """Plan one pass from source chunks to write cells within ``memory`` bytes a task.
+) -> Weighed:
+    """Plan a rechunk within ``memory`` bytes a task, and keep what was weighed: the chosen candidate first.
 
     Parameters
     ----------
@@ -174,31 +182,9 @@ def plan_tasks(
     >>> maps = CombinedArray("/sst", ("t", "y"), (90, 50), i2, i2, None, chain, Attributes(),
     ...                      ChunkGrid.regular((90, 50), (1, 50)), None, where, ())
     >>> wanted = TargetLayout("/sst", ("t", "y"), (90, 50), i2, (30, 10), (30, 10), chain, bytes(2))
-    >>> plan_tasks(maps, wanted, 2_000_000).amplification
+    >>> weigh(maps, wanted, 2_000_000).plan.amplification
     1.0
     """
-    return weigh(array, layout, memory, threads=threads, slots=slots, joined=joined, in_flight=in_flight).plan
-
-
-@dataclass(frozen=True, slots=True)
-class Weighed:
-    """A plan, and what it was chosen from."""
-
-    plan: TaskPlan
-    candidates: tuple[Candidate, ...]
-
-
-def weigh(
-    array: CombinedArray,
-    layout: TargetLayout,
-    memory: int,
-    *,
-    threads: int = 2,
-    slots: int = 1,
-    joined: bool = False,
-    in_flight: int | None = None,
-) -> Weighed:
-    """:func:`plan_tasks`, with the candidates it weighed: the chosen one first."""
     in_flight = in_flight or min(_IN_FLIGHT, max(1_000_000, memory // 8))
     model = MemoryModel.of(array, layout, threads=threads, in_flight=in_flight, joined=joined)
     candidates = candidates_of(array, layout, model, memory, slots)

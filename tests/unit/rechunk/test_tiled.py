@@ -22,7 +22,7 @@ from drystone.model.placement import CombinedArray, Placements, Tile
 from drystone.model.recode import Recode
 from drystone.plan.chunking import target_layout
 from drystone.plan.layout import TargetLayout
-from drystone.plan.shards import plan_tasks
+from drystone.plan.shards import weigh
 from drystone.rechunk.kernel import TaskJob, run_task
 from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, content_digests, load_plan, write_plan
 from drystone.rechunk.receipts import load_receipts, run_state, target_sizes
@@ -98,7 +98,7 @@ class Run:
         self.places = Places.of([Place("here", f"file://{mosaic.archive.folder}"), out])
         output = OutputOptions("store", "zarr", "out:s", chunks={"m": 1, "t": 3, "x": 5}, shards={"m": 2, "t": 3, "x": 5})
         self.layout: TargetLayout = target_layout(self.array, output)
-        tasks = plan_tasks(self.array, self.layout, 5_000_000, slots=9)
+        tasks = weigh(self.array, self.layout, 5_000_000, slots=9).plan
         granules = [mosaic.archive.granules[g] for g in self.array.placements.granule_id.tolist()]
         digests, attempts = content_digests(granules), np.zeros(len(granules), np.int32)
         self.plan = RechunkPlan(0, "out:s", (ArrayPlan(self.array, self.layout, tasks, digests, attempts),))
