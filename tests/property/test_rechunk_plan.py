@@ -20,7 +20,7 @@ from drystone.model.placement import CombinedArray, Placements
 from drystone.plan.chunking import target_layout
 from drystone.plan.layout import TargetLayout
 from drystone.plan.shards import TaskPlan, weigh
-from drystone.rechunk.streaming import _boxes
+from drystone.rechunk.streaming import steps_of
 
 CHAIN = CodecChain.of("bytes", Codec.of("zlib", level=1))
 
@@ -85,7 +85,7 @@ def test_tasks(data: st.DataObject) -> None:
         event("streamed")
         assert plan.regions == layout.cells
         assert all(n == 1 for n in layout.inner_grid[:axis])
-        bounds = [box for a, b in bounds for box in _boxes(a, b, plan.stream)]
+        bounds = [box for a, b in bounds for box in steps_of(a, b, plan.stream)]
     assert plan.chunk_reads == sum(_touched(array.grid, a, b) for a, b in bounds)
 
 

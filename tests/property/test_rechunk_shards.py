@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,7 @@ from drystone.plan.layout import TargetLayout
 from drystone.plan.shards import TaskPlan
 from drystone.plan.target_codecs import target_codecs
 from drystone.rechunk.cells import write_region
-from drystone.rechunk.streaming import stream_shard
+from drystone.rechunk.streaming import steps_of, stream_shard
 from drystone.rechunk.target import prepare, publish
 from drystone.storage.local import LocalStore
 
@@ -131,9 +130,8 @@ def test_streamed_shards_have_the_same_bytes(layout: TargetLayout, seed: int, sh
     assert axis is not None
     step = layout.chunk[axis] * data.draw(st.integers(1, 3))
 
-    @contextmanager
-    def read(start: tuple[int, ...], stop: tuple[int, ...]) -> Iterator[NDArray[np.generic]]:
-        yield values[tuple(slice(a, b) for a, b in zip(start, stop, strict=True))]
+    def read(start: tuple[int, ...], stop: tuple[int, ...], out: NDArray[np.generic]) -> None:
+        out[...] = values[tuple(slice(a, b) for a, b in zip(start, stop, strict=True))]
 
     plan = TaskPlan(layout.path, layout.cells, layout.cells, 1, 1, 0, 0, 1, (axis, step))
     with tempfile.TemporaryDirectory() as root:
@@ -141,8 +139,10 @@ def test_streamed_shards_have_the_same_bytes(layout: TargetLayout, seed: int, sh
         for i in range(plan.n_tasks):
             start, stop = plan.bounds(i)
             slab = values[tuple(slice(a, b) for a, b in zip(start, stop, strict=True))]
+            first = [b - a for a, b in zip(*next(steps_of(start, stop, (axis, step))), strict=True)]
+            buffers = (np.empty(first, values.dtype), np.empty(first, values.dtype))
             (whole,) = write_region(store, "whole", layout, slab, start, 2)
-            streamed = stream_shard(store, "streamed", layout, read, start, stop, (axis, step), 2)
+            streamed = stream_shard(store, "streamed", layout, read, buffers, start, stop, (axis, step), 2)
             assert whole == streamed
             if whole.size >= 0:
                 assert store.get(f"whole/{whole.key}") == store.get(f"streamed/{whole.key}")
@@ -152,15 +152,14 @@ def test_streamed_shards_have_the_same_bytes(layout: TargetLayout, seed: int, sh
 def test_a_source_that_fails_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
     layout = TargetLayout("/v", ("t",), (40,), np.dtype("i2"), (4,), (40,), CodecChain.of("bytes"), bytes(2))
 
-    @contextmanager
-    def read(start: tuple[int, ...], stop: tuple[int, ...]) -> Iterator[NDArray[np.generic]]:
+    def read(start: tuple[int, ...], stop: tuple[int, ...], out: NDArray[np.generic]) -> None:
         if start[0] >= 16:
             raise DecodeError("the third step", kind="test")
-        yield np.ones(stop[0] - start[0], "i2")
+        out[...] = 1
 
     store = LocalStore(tmp_path)
     with pytest.raises(DecodeError, match="the third step"):
-        stream_shard(store, "", layout, read, (0,), (40,), (0, 8), 1)
+        stream_shard(store, "", layout, read, (np.empty(8, "i2"), np.empty(8, "i2")), (0,), (40,), (0, 8), 1)
     assert [name for _, _, names in os.walk(tmp_path) for name in names] == []
 
 

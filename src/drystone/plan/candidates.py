@@ -26,7 +26,7 @@ from drystone.plan.layout import TargetLayout
 from drystone.plan.memory import MemoryModel
 from drystone.plan.source_chunks import placed_chunks
 
-__all__ = ["Candidate", "candidates_of", "largest", "stream_axis"]
+__all__ = ["Candidate", "candidates_of", "largest", "most", "stream_axis"]
 
 # raw bytes of a region that is worth a task: below, the cost of a message and a receipt shows; above, a death costs more
 TASK_BYTES = 512_000_000

@@ -27,8 +27,8 @@ from drystone.model.array import ArraySpec
 from drystone.model.chunk_rows import RowBatch, State
 from drystone.model.options import OutputOptions
 from drystone.model.placement import CombinedArray
-from drystone.plan.candidates import TASK_BYTES
-from drystone.plan.chunking import target_layout
+from drystone.plan.candidates import TASK_BYTES, most
+from drystone.plan.chunking import Periods, target_layout
 from drystone.plan.layout import TargetLayout
 from drystone.plan.shards import TaskPlan
 from drystone.plan.target_codecs import target_codecs
@@ -263,7 +263,7 @@ def _where(batch: RowBatch, row: int, name: Names) -> str:
     return f"{name(int(batch.granule_id[row]))}: chunk {tuple(batch.coords[:, row].tolist())}"
 
 
-def repack_layout(array: CombinedArray, output: OutputOptions, memory: int, periods: object = None) -> TargetLayout:
+def repack_layout(array: CombinedArray, output: OutputOptions, memory: int, periods: Periods | None = None) -> TargetLayout:
     """The layout of an array whose chunks are copied: its own chunks and codecs, shards as wished or planned.
 
     Raises
@@ -273,7 +273,7 @@ def repack_layout(array: CombinedArray, output: OutputOptions, memory: int, peri
     """
     chunks = {n: d.regular_size or 1 for n, d in zip(array.dims, array.grid.dimensions, strict=True)}
     plain: Mapping[str, int | str] = chunks
-    layout = target_layout(array, replace(output, chunks=plain, codecs=()), memory, periods)  # type: ignore[arg-type]
+    layout = target_layout(array, replace(output, chunks=plain, codecs=()), memory, periods)
     size = array.stored_dtype.itemsize
     fill = (array.fill or b"").ljust(size, b"\0")
     return replace(layout, codecs=copied_chain(array.codecs, output.portable), fill=fill)
@@ -301,7 +301,7 @@ def plan_copies(array: CombinedArray, layout: TargetLayout, memory: int, encoded
         while regions[axis].n_chunks > 1:
             larger = (*regions[:axis], grouped(regions[axis], 2), *regions[axis + 1 :])
             n_tasks = math.prod(max(1, r.n_chunks) for r in larger)
-            large = _most(larger) * layout.dtype.itemsize * share > TASK_BYTES
+            large = most(larger) * layout.dtype.itemsize * share > TASK_BYTES
             if large or _rows(larger, layout) * _ROW > memory // 4 or n_tasks < 4 * slots:
                 break
             regions = larger
@@ -320,8 +320,4 @@ def plan_copies(array: CombinedArray, layout: TargetLayout, memory: int, encoded
 
 
 def _rows(regions: tuple[DimensionGrid, ...], layout: TargetLayout) -> int:
-    return _most(regions) // max(1, math.prod(layout.chunk)) + 1
-
-
-def _most(regions: tuple[DimensionGrid, ...]) -> int:
-    return math.prod(int(r.data_sizes(np.arange(r.n_chunks)).max()) if r.n_chunks else 1 for r in regions)
+    return most(regions) // max(1, math.prod(layout.chunk)) + 1

@@ -32,7 +32,8 @@ class Batch:
     """Neighbouring inner chunks of one write cell."""
 
     cell: tuple[int, ...]
-    places: tuple[int, ...]  # in C order of the full cell
+    slots: tuple[int, ...]  # inner chunks along each axis of the full cell
+    places: tuple[int, ...]  # in C order of them
     boxes: tuple[tuple[AxisPart, ...], ...]  # in the slab
     last: bool
 
@@ -43,13 +44,14 @@ def batches_of(layout: TargetLayout, start: Sequence[int], stop: Sequence[int]) 
     grid = ShardGrid(layout.cells, layout.chunk_grid)
     for cell in plan_shard_box(tuple(start), tuple(stop), grid):
         total, done = len(cell.operations), 0
+        slots = grid.slots(cell.shard_coords)
         place = np.zeros(total, np.intp)
-        for coords, n in zip(cell.inner_coords, grid.slots(cell.shard_coords), strict=True):
+        for coords, n in zip(cell.inner_coords, slots, strict=True):
             place = place * n + coords
         for group in itertools.batched(zip(place.tolist(), cell.operations, strict=True), per_batch):
             done += len(group)
             places, operations = zip(*group, strict=True)
-            yield Batch(cell.shard_coords, places, tuple(o.out_selection for o in operations), done == total)
+            yield Batch(cell.shard_coords, slots, places, tuple(o.out_selection for o in operations), done == total)
 
 
 def write_region(
@@ -101,7 +103,7 @@ def write_region(
             if batch.last:
                 if putting is not None:
                     done.append(putting.result())
-                putting = writing.submit(_put_cell, store, prefix, layout, batch.cell, parts, places)
+                putting = writing.submit(_put_cell, store, prefix, layout, batch, parts, places)
                 parts, places = [], []
         if putting is not None:
             done.append(putting.result())
@@ -115,17 +117,16 @@ def _put_cell(
     store: Store,
     prefix: str,
     layout: TargetLayout,
-    cell: tuple[int, ...],
+    batch: Batch,
     encoded: list[bytes | None],
     places: list[int],
 ) -> StoredObject:
-    key = layout.cell_key(cell)
+    key = layout.cell_key(batch.cell)
     full = f"{prefix}/{key}" if prefix else key
     if layout.shard is None:
         parts = [e for e in encoded if e is not None]
     else:
-        inner = ShardGrid(layout.cells, layout.chunk_grid).slots(cell)
-        parts = shard_parts(encoded, inner, np.array(places, np.intp))
+        parts = shard_parts(encoded, batch.slots, np.array(places, np.intp))
     if not parts:
         store.delete(full)  # an earlier run with other values may have left one
         return StoredObject(key, -1, 0)

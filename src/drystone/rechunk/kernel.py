@@ -34,7 +34,7 @@ from drystone.rechunk.cells import write_region
 from drystone.rechunk.copying import copy_region
 from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, load_plan
 from drystone.rechunk.receipts import ReceiptLog
-from drystone.rechunk.streaming import stream_shard
+from drystone.rechunk.streaming import steps_of, stream_shard
 from drystone.storage.address import Places
 from drystone.storage.stamp import Stamp
 from drystone.storage.store import Store
@@ -226,17 +226,17 @@ def _written(context: _Context, a: ArrayPlan, task: Task) -> tuple[StoredObject,
     if a.tasks.copies:
         return copy_region(context.target, context.prefix, a, (task.start, task.stop), context.fetcher)
 
-    @contextmanager
-    def read(start: tuple[int, ...], stop: tuple[int, ...]) -> Iterator[NDArray[np.generic]]:
-        with context.slab(start, stop, a.array.dtype) as slab:
-            context.fetcher.read_box(a.array, start, stop, out=slab)
-            yield slab
+    def read(start: tuple[int, ...], stop: tuple[int, ...], slab: NDArray[np.generic]) -> None:
+        context.fetcher.read_box(a.array, start, stop, out=slab)
 
-    target = (context.target, context.prefix, a.layout)
-    if a.tasks.stream is not None:
-        return (stream_shard(*target, read, task.start, task.stop, a.tasks.stream, a.tasks.threads),)
-    with read(task.start, task.stop) as slab:
-        return write_region(*target, slab, task.start, a.tasks.threads)
+    target, threads, stream, dtype = (context.target, context.prefix, a.layout), a.tasks.threads, a.tasks.stream, a.array.dtype
+    if stream is not None:
+        first = next(steps_of(task.start, task.stop, stream))
+        with context.slab(*first, dtype) as one, context.slab(*first, dtype) as other:
+            return (stream_shard(*target, read, (one, other), task.start, task.stop, stream, threads),)
+    with context.slab(task.start, task.stop, dtype) as slab:
+        read(task.start, task.stop, slab)
+        return write_region(*target, slab, task.start, threads)
 
 
 def _reset_peak() -> None:

@@ -34,7 +34,7 @@ from drystone.storage.store import Store
 
 __all__ = ["ArrayPlan", "RechunkPlan", "content_digests", "encoder_versions", "load_plan", "resumed_plan", "write_plan"]
 
-_VERSION = 3
+_VERSION = 4
 # changes when this package makes other bytes of the same values
 _FORM = "drystone-shards-1"
 _COLUMNS = ("granule_id", "src_offset", "count", "dest", "variant", "tile")

@@ -8,10 +8,10 @@ encoded, and encoded chunks go straight into the open object; its index, which c
 from __future__ import annotations
 
 import itertools
+import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
 
 import numpy as np
 from google_crc32c import extend
@@ -24,11 +24,11 @@ from drystone.rechunk.cells import Batch, batches_of
 from drystone.rechunk.shard import ChunkEncoder, shard_index
 from drystone.storage.store import Store
 
-__all__ = ["stream_shard"]
+__all__ = ["steps_of", "stream_shard"]
 
 type Slab = NDArray[np.generic]
-type Reader = Callable[[tuple[int, ...], tuple[int, ...]], AbstractContextManager[Slab]]
-"""Values of a box, held until the context is left."""
+type Reader = Callable[[tuple[int, ...], tuple[int, ...], Slab], None]
+"""Puts the values of a box into an array of its shape."""
 
 
 class _Shard:
@@ -61,6 +61,7 @@ def stream_shard(
     prefix: str,
     layout: TargetLayout,
     read: Reader,
+    buffers: tuple[Slab, Slab],
     start: tuple[int, ...],
     stop: tuple[int, ...],
     stream: tuple[int, int],
@@ -75,7 +76,9 @@ def stream_shard(
     layout
         Of the target array, sharded.
     read
-        Gives the values of a box; called from one thread, one box ahead.
+        Called from one thread, one box ahead.
+    buffers
+        Contiguous, as large as the first step each; used in turn.
     start, stop
         Of the shard, clipped at the array's end.
     stream
@@ -91,7 +94,7 @@ def stream_shard(
     key = layout.cell_key(cell)
     full = f"{prefix}/{key}" if prefix else key
     shard = _Shard(layout, cell)
-    pieces = _pieces(layout, shard, read, start, stop, stream, threads)
+    pieces = _pieces(layout, shard, read, buffers, steps_of(start, stop, stream), threads)
     try:
         first = next(pieces, None)
         if first is None:
@@ -111,9 +114,10 @@ def _last(shard: _Shard) -> Iterator[bytes]:
     yield shard.index()
 
 
-def _boxes(
+def steps_of(
     start: tuple[int, ...], stop: tuple[int, ...], stream: tuple[int, int]
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The boxes that a shard is read in, in order; none is larger than the first."""
     axis, step = stream
     for at in range(start[axis], stop[axis], step):
         end = min(at + step, stop[axis])
@@ -124,45 +128,41 @@ def _pieces(
     layout: TargetLayout,
     shard: _Shard,
     read: Reader,
-    start: tuple[int, ...],
-    stop: tuple[int, ...],
-    stream: tuple[int, int],
+    buffers: tuple[Slab, Slab],
+    boxes: Iterator[tuple[tuple[int, ...], tuple[int, ...]]],
     threads: int,
 ) -> Generator[bytes, None, None]:
     """Encoded inner chunks, some at a time, none where all of them are fill; reading runs one step ahead."""
-    boxes = _boxes(start, stop, stream)
     encoder = ChunkEncoder(layout)
     encoding, reading = ThreadPoolExecutor(threads, "drystone-encode"), ThreadPoolExecutor(1, "drystone-read")
+    turn = itertools.cycle(buffers)
 
-    def fetch(box: tuple[tuple[int, ...], tuple[int, ...]]) -> tuple[AbstractContextManager[Slab], Slab]:
-        held = read(*box)
-        return held, held.__enter__()
+    def ask() -> Future[tuple[tuple[int, ...], Slab]] | None:
+        box, buffer = next(boxes, None), next(turn)
+        return None if box is None else reading.submit(_read, read, *box, buffer)
 
-    ahead: Future[tuple[AbstractContextManager[Slab], Slab]] | None = None
-    held: AbstractContextManager[Slab] | None = None
     try:
-        box = next(boxes)
-        ahead = reading.submit(fetch, box)
+        ahead = ask()
         while ahead is not None:
-            held, slab = ahead.result()
-            following = next(boxes, None)
-            ahead = None if following is None else reading.submit(fetch, following)
-            for batch, encoded in _encoded(encoding, encoder, layout, slab, box, threads):
+            start, slab = ahead.result()
+            ahead = ask()  # into the other buffer: whatever was encoded from it is out
+            for batch, encoded in _encoded(encoding, encoder, layout, slab, start, threads):
                 data = shard.add(batch.places, encoded)
                 if data:
                     yield data
-            held.__exit__(None, None, None)
-            held, box = None, following or box
     except Exception as error:
         shard.error = error
         raise
     finally:
         encoding.shutdown(cancel_futures=True)
         reading.shutdown(cancel_futures=True)
-        if held is not None:
-            held.__exit__(None, None, None)
-        if ahead is not None and not ahead.cancelled() and ahead.exception() is None:
-            ahead.result()[0].__exit__(None, None, None)
+
+
+def _read(read: Reader, start: tuple[int, ...], stop: tuple[int, ...], buffer: Slab) -> tuple[tuple[int, ...], Slab]:
+    extent = tuple(b - a for a, b in zip(start, stop, strict=True))
+    slab = buffer.reshape(-1)[: math.prod(extent)].reshape(extent)
+    read(start, stop, slab)
+    return start, slab
 
 
 def _encoded(
@@ -170,7 +170,7 @@ def _encoded(
     encoder: ChunkEncoder,
     layout: TargetLayout,
     slab: Slab,
-    box: tuple[tuple[int, ...], tuple[int, ...]],
+    start: tuple[int, ...],
     threads: int,
 ) -> Iterator[tuple[Batch, list[bytes | None]]]:
     """Batches of a step with their bytes, in order; encoding runs ahead by a few."""
@@ -178,7 +178,7 @@ def _encoded(
     def encode(batch: Batch) -> list[bytes | None]:
         return [encoder.encode(np.asarray(slab[part], slab.dtype)) for part in batch.boxes]
 
-    batches = batches_of(layout, *box)
+    batches = batches_of(layout, start, tuple(a + n for a, n in zip(start, slab.shape, strict=True)))
     window = deque((b, pool.submit(encode, b)) for b in itertools.islice(batches, threads + 1))
     while window:
         batch, future = window.popleft()
