@@ -93,4 +93,4 @@ def test_the_plan_says_it(archive: np.ndarray, tmp_path: Path, capsys: pytest.Ca
     assert main(["plan", str(config)]) == 0
     said = capsys.readouterr().out
     assert "in shards of (12 to 31, 9, 14)" in said
-    assert "/v: its chunks have different sizes, so its grid is rectilinear; read by zarr-python from 3.2" in said
+    assert "/v: chunks of different sizes, so the grid is rectilinear; read by zarr-python from 3.2" in said

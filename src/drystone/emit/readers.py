@@ -5,14 +5,14 @@ Versions are those that were tried, or that the reader's own documentation names
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from drystone.codecs.chain import Codec
 from drystone.emit.documents import layouts
 from drystone.emit.layout import Layout
 from drystone.model.placement import Combined
 
-__all__ = ["form_readers", "layout_notes", "uneven_note"]
+__all__ = ["form_readers", "layout_notes", "uneven_notes"]
 
 _RECTILINEAR_CAN = (
     "arrays with a rectilinear grid: zarr-python from 3.2, xarray and Icechunk from 2.3 through it, with "
@@ -56,22 +56,25 @@ def form_readers(form: str, options: Mapping[str, object]) -> tuple[tuple[str, .
 
 
 def layout_notes(combined: Combined, options: Mapping[str, object]) -> tuple[str, ...]:
-    """A line for each array of an Icechunk output that fewer readers can open than others, and what it costs them."""
-    notes = []
+    """Lines for arrays of an Icechunk output that fewer readers can open than others, and what it costs them."""
+    notes, uneven = [], []
     for path, layout in layouts(combined, 3, Codec.of("zstd"), options)[0].items():
         if not layout.native and layout.regular is None:
-            notes.append(uneven_note(path))
+            uneven.append(path)
         if layout.block is not None:
             notes.append(
                 f"{path}: its chunks are padded in the middle of {_cropped(layout)}, so it has the codec drystone.crop; nobody "
                 "without drystone can open the data set, not even its other arrays"
             )
-    return tuple(notes)
+    return (*uneven_notes(uneven), *notes)
 
 
-def uneven_note(path: str) -> str:
-    """What a rectilinear grid costs the readers of an array."""
-    return f"{path}: its chunks have different sizes, so its grid is rectilinear; read by {_short(_RECTILINEAR_CAN)}"
+def uneven_notes(paths: Sequence[str]) -> tuple[str, ...]:
+    """What a rectilinear grid costs the readers of some arrays: one line, or none."""
+    if not paths:
+        return ()
+    what = f"{', '.join(paths)}: chunks of different sizes, so the grid is rectilinear"
+    return (f"{what}; read by {_short(_RECTILINEAR_CAN)}",)
 
 
 def _short(text: str) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from drystone import registry
 from drystone.codecs.zarr_forms import unkept_attributes
 from drystone.codecs.zarr_names import name_problem
-from drystone.emit.readers import layout_notes, uneven_note
+from drystone.emit.readers import layout_notes, uneven_notes
 from drystone.errors import ConfigError, PlanError, UnsupportedError
 from drystone.execute.resources import resolve
 from drystone.model.options import ArchiveConfig, OutputOptions
@@ -112,7 +112,8 @@ class OutputPlan:
         if self.output.kind == "virtual" and self.output.form in ZARR_V3_FORMS:
             kept = replace(combined, arrays=tuple(combined.array(p) for p in self.published))
             lost += [f"{self.output.at}: {note}" for note in layout_notes(kept, self.output.emitted)]
-        lost += [f"{self.output.at}: {uneven_note(a.path)}" for a in self.arrays if a.layout is not None and a.layout.sizes]
+        uneven = [a.path for a in self.arrays if a.layout is not None and a.layout.sizes]
+        lost += [f"{self.output.at}: {note}" for note in uneven_notes(uneven)]
         copied = (readers_note(a.layout) for a in self.arrays if a.mode == "repack" and a.layout is not None)
         lost += [f"{self.output.at}: {note}" for note in copied if note is not None]
         return tuple(lost)
