@@ -69,7 +69,9 @@ def digest_of(config: ArchiveConfig) -> str:
     """
     meaning = asdict(config)
     del meaning["base"], meaning["digest"]
-    meaning["reads"] = sorted(meaning["reads"], key=lambda r: str(r["name"]))
+    # a read at any place means what it meant before places could be given
+    reads = [{k: v for k, v in r.items() if k != "at" or v} for r in meaning["reads"]]
+    meaning["reads"] = sorted(reads, key=lambda r: str(r["name"]))
     text = json.dumps(meaning, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -133,7 +135,8 @@ def _output(kind: str, values: Mapping[str, object]) -> OutputOptions:
 
 
 def _read(name: str, sizes: Mapping[str, object]) -> ReadPattern:
-    return ReadPattern(name, {k: v for k, v in sizes.items() if isinstance(v, int)})
+    at = {k: v for k, v in mapping_of(sizes.get("at")).items() if isinstance(v, int)}
+    return ReadPattern(name, {k: v for k, v in sizes.items() if isinstance(v, int)}, at)
 
 
 def _count(value: object) -> int | None:

@@ -335,7 +335,13 @@ STORAGE = MapOf(
 )
 READS = MapOf(
     "a mapping from a name to what is read",
-    MapOf("elements by dimension", EDGE, "a dimension's name", DIMENSION),
+    MapOf(
+        "elements by dimension",
+        EDGE,
+        "a dimension's name",
+        DIMENSION,
+        special={"at": MapOf("first elements by dimension, from 0", Integer(0), "a dimension's name", DIMENSION)},
+    ),
     "a name",
 )
 
@@ -351,7 +357,7 @@ ROOT: Final = Section(
         Key("archive", ARCHIVE, "The granules."),
         Key("combine", COMBINE, "How they make one whole."),
         Key("outputs", ListOf("a list of outputs", OUTPUTS), "What to publish, at least one.", required=True),
-        Key("reads", READS, "What users will ask of the store; the plan says what each costs."),
+        Key("reads", READS, "What users will ask of the store, at any place or `at:` one; the plan says what each costs."),
         Key("execution", EXECUTION, "Where tasks run, and how many at once."),
         Key("failures", FAILURES, "What may fail."),
         Key("verify", VERIFY, "What is proven before publishing."),

@@ -10,7 +10,7 @@ from drystone.model.granule import Companion, Granule
 from drystone.storage.address import Places
 from drystone.storage.store import Store
 
-__all__ = ["GranuleSource", "coalesce", "companion_difference"]
+__all__ = ["GranuleSource", "coalesce", "companion_difference", "gap_of"]
 
 # reading a gap costs less than asking twice: a seek in a local file, a round trip to an object store
 _LOCAL_GAP = 64 << 10
@@ -41,7 +41,7 @@ class GranuleSource:
     @property
     def gap(self) -> int:
         """Bytes that are rather read than skipped."""
-        return _LOCAL_GAP if self.store.root is not None else _REMOTE_GAP
+        return gap_of(self.store.root is None)
 
     def check(self) -> None:
         """Compare what storage says now with what it said at the scan.
@@ -119,6 +119,11 @@ def companion_difference(companion: Companion, store: Store, key: str) -> str | 
         if error.kind != "not-found":
             raise
         return "it is gone"
+
+
+def gap_of(remote: bool) -> int:
+    """The most bytes between two ranges of an object that are read along with them."""
+    return _REMOTE_GAP if remote else _LOCAL_GAP
 
 
 def coalesce(offsets: Sequence[int], lengths: Sequence[int], gap: int) -> tuple[list[int], list[int], list[int]]:

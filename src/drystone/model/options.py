@@ -243,10 +243,15 @@ class OutputOptions:
 
 @dataclass(frozen=True, slots=True)
 class ReadPattern:
-    """A read users will make: dimension name to elements; dimensions left out are read whole."""
+    """A read users will make: dimension name to elements; dimensions left out are read whole.
+
+    ``at``: dimension name to the first element, where the read lies at one place; along the others it may lie anywhere.
+    A dimension that is only in ``at`` is read there, one element of it.
+    """
 
     name: str
     sizes: Mapping[str, int]
+    at: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

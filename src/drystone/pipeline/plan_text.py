@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from drystone.model.placement import CombinedArray
 from drystone.model.sizes import size_text
-from drystone.plan.costs import ReadCost
+from drystone.pipeline.reads_text import reads_json, reads_lines
 
 if TYPE_CHECKING:
     from drystone.pipeline.planning import OutputPlan, PlannedArray, RunPlan
@@ -58,18 +58,7 @@ def _array_json(a: PlannedArray) -> dict[str, object]:
         "objects": 0 if a.tasks is None else a.tasks.n_cells,
         "amplification": 1.0 if a.tasks is None else a.tasks.amplification,
         "task_memory": 0 if a.tasks is None else a.tasks.memory,
-        "reads": [{"name": b.name, "source": _cost_json(b), "target": _cost_json(t)} for b, t in a.reads],
-    }
-
-
-def _cost_json(c: ReadCost) -> dict[str, float]:
-    return {
-        "chunks": c.chunks,
-        "requests": c.requests,
-        "fetched": c.fetched,
-        "decoded": c.decoded,
-        "wanted": c.wanted,
-        "amplification": c.amplification,
+        "reads": reads_json(a.reads),
     }
 
 
@@ -118,7 +107,8 @@ def _array_lines(a: PlannedArray, array: CombinedArray) -> list[str]:
     if a.mode == "refused":
         return [head, f"    refused: {a.reason}"]
     if a.mode == "virtual":
-        return [head, f"    virtual: {a.source_chunks:,} references to {size_text(a.encoded_bytes)}, no bytes move"]
+        virtual = f"    virtual: {a.source_chunks:,} references to {size_text(a.encoded_bytes)}, no bytes move"
+        return [head, virtual, *(f"    {line}" for line in reads_lines(a.reads))]
     if a.mode == "driver" or a.layout is None or a.tasks is None:
         return [head, "    written whole by the driver"]
     t = a.tasks
@@ -134,7 +124,7 @@ def _array_lines(a: PlannedArray, array: CombinedArray) -> list[str]:
             f"    repack: {a.source_chunks:,} source chunks of {chunk} are copied as they are encoded{shard}",
             f"    {t.n_tasks:,} tasks of {t.region}, at most {t.n_cells:,} objects, {size_text(t.memory)} a task",
             f"    reads and writes {size_text(a.encoded_bytes)}, {work}, no temporary copy",
-            *_read_lines(a),
+            *(f"    {line}" for line in reads_lines(a.reads)),
         ]
     lines = [
         head,
@@ -151,22 +141,5 @@ def _array_lines(a: PlannedArray, array: CombinedArray) -> list[str]:
         lines.append(f"    no virtual form: {array.unaligned.removeprefix(f'{a.path}: ')}")
     if a.reason:
         lines.append(f"    {a.reason}")
-    return lines + _read_lines(a)
-
-
-def _read_lines(a: PlannedArray) -> list[str]:
-    lines = []
-    if a.reads:
-        lines.append(f"    {'read':<18}{'chunks':>18}{'requests':>18}{'decoded':>24}{'per wanted byte':>20}")
-    for before, after in a.reads:
-        lines.append(
-            f"    {before.name:<18}{_pair(f'{before.chunks:,.3g}', f'{after.chunks:,.3g}'):>18}"
-            f"{_pair(f'{before.requests:,.3g}', f'{after.requests:,.3g}'):>18}"
-            f"{_pair(size_text(before.decoded), size_text(after.decoded)):>24}"
-            f"{_pair(f'{before.amplification:,.3g}', f'{after.amplification:,.3g}'):>20}"
-        )
+    lines += [f"    {line}" for line in reads_lines(a.reads)]
     return lines
-
-
-def _pair(before: str, after: str) -> str:
-    return f"{before} → {after}"

@@ -16,6 +16,7 @@ from drystone.codecs.zarr_names import name_problem
 from drystone.emit.readers import layout_notes, uneven_notes
 from drystone.errors import ConfigError, PlanError, UnsupportedError
 from drystone.execute.resources import resolve
+from drystone.fetch.source import gap_of
 from drystone.model.options import ArchiveConfig, OutputOptions
 from drystone.model.placement import Combined, CombinedArray
 from drystone.model.progress import Progress, Silent
@@ -47,6 +48,7 @@ from drystone.verify.run import ZARR_V3_FORMS, require_readers
 
 __all__ = ["OutputPlan", "PlannedArray", "RunPlan", "plan_archive", "plan_output"]
 
+_MOST_ROWS = 8 << 20  # that reads are costed by: some seconds
 DRIVER_BYTES = 1 << 20  # arrays up to this size are written whole by the driver
 
 
@@ -158,10 +160,30 @@ def plan_archive(archive: Archive, *, progress: Progress | None = None) -> RunPl
     whole = whole_of(archive, list_granules(archive) if archive.config.granules else None)
     outputs = []
     for index, output in enumerate(archive.config.outputs):
-        outputs.append(plan_output(archive, whole, index, output))
+        outputs.append(_with_reads(archive, whole, plan_output(archive, whole, index, output)))
         progress.advance("plan")
     progress.finish("plan")
     return RunPlan(whole, tuple(outputs))
+
+
+def _with_reads(archive: Archive, whole: Whole, plan: OutputPlan) -> OutputPlan:
+    """The plan with what the config's reads cost; a run does not ask, since every row of the table is gone through."""
+    patterns = archive.config.reads
+    if not patterns:
+        return plan
+    arrays = []
+    for a in plan.arrays:
+        if a.mode not in ("rechunk", "repack", "virtual"):
+            arrays.append(a)
+            continue
+        array, ids = plan.combined.array(a.path), np.unique(plan.combined.array(a.path).placements.granule_id)
+        ratio = _nbytes(array) / a.encoded_bytes if a.encoded_bytes else 1.0
+        known = array.picked is None and bool(array.variants) and array.grid.n_chunks <= _MOST_ROWS
+        rows = whole.table.rows(array.inner, ids) if known else None
+        remote = len(ids) > 0 and archive.places.resolve(whole.table.granule(int(ids[0])).address)[0].root is None
+        costs = read_costs(array, a.layout, patterns, source_ratio=ratio, rows=rows, gap=gap_of(remote))
+        arrays.append(replace(a, reads=tuple(costs)))
+    return replace(plan, arrays=tuple(arrays))
 
 
 def plan_output(archive: Archive, whole: Whole, index: int, output: OutputOptions) -> OutputPlan:
@@ -275,18 +297,12 @@ class _Store:
         if problem is None:
             layout = repack_layout(array, self.output, limit, partial(calendar_periods, self.combined, array))
             tasks = plan_copies(array, layout, limit, base.encoded_bytes, threads=host.threads, slots=slots)
-            return replace(base, mode="repack", layout=layout, tasks=tasks, reads=self.reads(array, layout, base))
+            return replace(base, mode="repack", layout=layout, tasks=tasks)
         layout = target_layout(array, unsourced(array, self.output), limit, partial(calendar_periods, self.combined, array))
         weighed = weigh(array, layout, limit, threads=host.threads, slots=slots, joined=self.remote)
         ways = ways_of(weighed.candidates, layout, limit)
         why = f"not copied: {problem}" if self.output.mode == "auto" else ""
-        reads = self.reads(array, layout, base)
-        return replace(base, mode="rechunk", reason=why, layout=layout, tasks=weighed.plan, reads=reads, ways=ways)
-
-    def reads(self, array: CombinedArray, layout: TargetLayout, base: PlannedArray) -> tuple[tuple[ReadCost, ReadCost], ...]:
-        """What the wished reads cost before and after."""
-        ratio = _nbytes(array) / base.encoded_bytes if base.encoded_bytes else 1.0
-        return tuple(read_costs(array, layout, self.config.reads, source_ratio=ratio))
+        return replace(base, mode="rechunk", reason=why, layout=layout, tasks=weighed.plan, ways=ways)
 
     def in_the_way(self, array: CombinedArray) -> str | None:
         """Why encoded chunks are not copied; None where they are.
