@@ -110,6 +110,8 @@ def _codecs(value: object) -> tuple[tuple[str, Mapping[str, int | str | bool]], 
     for _, name, params in chosen_of(value):
         given = cast("Mapping[str, int | str | bool]", params)
         renamed = {"clevel" if (name, k) == ("blosc", "level") else k: v for k, v in given.items()}
+        if renamed.get("shuffle") == "none":  # one spelling, so that a plan does not change with it
+            renamed["shuffle"] = "noshuffle"
         out.append((name, {**_CODEC_DEFAULTS[name], **renamed}))
     return tuple(out)
 

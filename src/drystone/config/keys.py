@@ -146,21 +146,31 @@ ARCHIVE = Section(
     later=("representations",),
 )
 
-LEVELS = (Integer(0, 9), Integer(1, 22))
+LEVELS = (Integer(0, 9), Integer(-131072, 22))
+_CNAME = Choice(
+    ("zstd", "lz4", "lz4hc", "zlib", "blosclz"), refused={"snappy": "numcodecs builds its blosc without snappy; lz4 is like it"}
+)
 CODECS: Final = {
     "blosc": Section(
         "blosc's parameters",
         (
-            Key("cname", Choice(("zstd", "lz4", "lz4hc", "zlib", "blosclz")), "Compressor inside.", "zstd"),
+            Key("cname", _CNAME, "Compressor inside.", "zstd"),
             Key("level", LEVELS[0], "Effort.", "3"),
             Key("clevel", LEVELS[0], "Another word for level."),
-            Key("shuffle", Choice(("auto", "noshuffle", "shuffle", "bitshuffle")), "auto: by the element's size.", "auto"),
+            Key(
+                "shuffle",
+                Choice(("auto", "noshuffle", "none", "shuffle", "bitshuffle")),
+                "auto: by the element's size; none: noshuffle.",
+                "auto",
+            ),
+            Key("blocksize", Integer(0, (1 << 31) - 1), "Bytes of a block inside; 0: blosc chooses.", "0"),
         ),
+        elsewhere={"typesize": "it is the size of each array's own elements"},
     ),
     "zstd": Section(
         "zstd's parameters",
         (
-            Key("level", LEVELS[1], "Effort.", "3"),
+            Key("level", LEVELS[1], "Effort; below 0: less, and faster.", "3"),
             Key("checksum", Truth(), "Whether each chunk carries a checksum of its content.", "false"),
         ),
     ),

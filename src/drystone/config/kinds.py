@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Protocol
 
@@ -214,10 +214,11 @@ class Truth:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of some words; ``later`` ones are known to come but not here yet."""
+    """One of some words; ``later`` ones are known to come but not here yet, ``refused`` ones are told why."""
 
     words: tuple[str, ...]
     later: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def expected(self) -> str:
@@ -229,7 +230,9 @@ class Choice:
         value = node.scalar
         if isinstance(value, str) and value in self.words:
             return value
-        if isinstance(value, str) and value in self.later:
+        if isinstance(value, str) and value in self.refused:
+            report.add(where, self.expected, node.found(), self.refused[value], node.at)
+        elif isinstance(value, str) and value in self.later:
             report.add(where, self.expected, node.found(), f"{value} is not yet available in this version of drystone", node.at)
         else:
             close = nearest(value, self.words) if isinstance(value, str) else None

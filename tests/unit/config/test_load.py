@@ -369,3 +369,33 @@ def test_a_config_is_read_with_little_more_than_yaml(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_codecs_are_checked_where_they_are_written(tmp_path: Path) -> None:
+    text = """\
+    name: sst
+    granules: "raw/*.nc"
+    outputs:
+      - store: zarr
+        at: a.zarr
+        codecs: {blosc: {cname: snappy, typesize: 4, shuffle: bitshufle}}
+      - store: zarr
+        at: b.zarr
+        codecs: {zstd: {level: 23}}
+      - store: zarr
+        at: c.zarr
+        codecs: {gzip: {level: -1}}
+    """
+    found = {p.where: (p.line, p.hint or p.expected) for p in problems(tmp_path, text)}
+    assert found == {
+        "outputs[0].codecs.blosc.cname": (6, "numcodecs builds its blosc without snappy; lz4 is like it"),
+        "outputs[0].codecs.blosc.typesize": (6, "it is the size of each array's own elements"),
+        "outputs[0].codecs.blosc.shuffle": (6, "did you mean bitshuffle?"),
+        "outputs[1].codecs.zstd.level": (9, "a whole number from -131072 to 22"),
+        "outputs[2].codecs.gzip.level": (12, "a whole number from 0 to 9"),
+    }
+
+
+def test_no_shuffle_has_one_meaning(tmp_path: Path) -> None:
+    text = SHORTEST.replace("virtual: icechunk", "store: zarr\n    codecs: {blosc: {shuffle: none}}")
+    assert load_config(write(tmp_path, text)).outputs[0].codecs[0][1]["shuffle"] == "noshuffle"

@@ -1,0 +1,79 @@
+"""Codecs of stores: what is accepted, what is refused with which words, and that readers of others get every bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorstore
+import zarr
+from numcodecs import blosc
+
+from drystone.errors import ConfigError
+from drystone.plan.layout import TargetLayout
+from drystone.plan.target_codecs import target_codecs
+from drystone.rechunk.cells import write_region
+from drystone.rechunk.target import prepare, publish
+from drystone.storage.local import LocalStore
+
+type Wanted = tuple[str, dict[str, int | str | bool]]
+
+CODECS: list[Wanted] = [
+    *(("blosc", {"cname": c, "clevel": 3}) for c in blosc.list_compressors()),
+    *(("blosc", {"cname": "lz4", "shuffle": s}) for s in ("noshuffle", "shuffle", "bitshuffle")),
+    ("blosc", {"clevel": 0}),
+    ("blosc", {"clevel": 9, "blocksize": 4096}),
+    *(("zstd", {"level": n}) for n in (-5, 0, 22)),
+    ("zstd", {"checksum": True}),
+    ("gzip", {"level": 0}),
+    ("gzip", {"level": 9}),
+    ("none", {}),
+]
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=str)
+@pytest.mark.parametrize("dtype", ["i1", "i2", "f4", "f8", "c16"])
+def test_zarr_and_tensorstore_read_every_bit(codec: Wanted, dtype: str, tmp_path: Path) -> None:
+    rng, kind = np.random.default_rng(1), np.dtype(dtype)
+    values = rng.integers(0, 99, (13, 21)).astype(kind)
+    chain = target_codecs([codec], kind)
+    lay = TargetLayout("/v", ("y", "x"), values.shape, kind, (4, 8), (8, 16), chain, bytes(kind.itemsize))
+    store = LocalStore(tmp_path)
+    prepare(store, "", [lay], [], {})
+    write_region(store, "", lay, values, (0, 0), 2)
+    publish(store, "", [lay], [])
+    assert np.asarray(zarr.open_group(tmp_path, mode="r")["v"][...]).tobytes() == values.tobytes()  # type: ignore[index]
+    spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{tmp_path}/v/"}}
+    assert np.asarray(tensorstore.open(spec, open=True).result().read().result()).tobytes() == values.tobytes()
+
+
+def test_one_spelling_of_no_shuffle() -> None:
+    none, no = (target_codecs([("blosc", {"shuffle": s})], np.dtype("f4")) for s in ("none", "noshuffle"))
+    assert none == no
+
+
+@pytest.mark.parametrize(
+    ("codec", "says"),
+    [
+        (("lzma", {}), "there is no target codec 'lzma'; known: blosc, gzip, zstd, none"),
+        (("zstd", {"cname": "x"}), "codec zstd has no parameter 'cname'; known: checksum, level"),
+        (("zstd", {"level": 23}), "zstd's level is a whole number from -131072 to 22, not 23"),
+        (("gzip", {"level": 10}), "gzip's level is a whole number from 0 to 9, not 10"),
+        (("gzip", {"level": True}), "gzip's level is a whole number from 0 to 9, not True"),
+        (("blosc", {"clevel": 10}), "blosc's level is a whole number from 0 to 9, not 10"),
+        (("blosc", {"shuffle": "bits"}), "blosc's shuffle is auto, noshuffle (or none), shuffle or bitshuffle, not 'bits'"),
+        (("blosc", {"cname": "brotli"}), "blosc has no compressor 'brotli'; known: zstd, lz4, lz4hc, zlib, blosclz, snappy"),
+    ],
+    ids=str,
+)
+def test_what_is_refused(codec: Wanted, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        target_codecs([codec], np.dtype("f4"))
+    assert caught.value.message == says
+
+
+@pytest.mark.skipif("snappy" in blosc.list_compressors(), reason="this blosc has snappy")
+def test_snappy_is_refused_where_the_library_lacks_it() -> None:
+    with pytest.raises(ConfigError, match="was built without 'snappy'; it has blosclz, lz4"):
+        target_codecs([("blosc", {"cname": "snappy"})], np.dtype("f4"))
