@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import Decimal
 
-__all__ = ["SIZE_PATTERN", "parse_size", "size_text"]
+__all__ = ["SIZE_PATTERN", "duration_text", "parse_size", "size_text"]
 
 SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)? ?([kKMGT]i?)?B$"
 
@@ -40,4 +41,19 @@ def size_text(n: float) -> str:
         if abs(n) < 999.5 or unit == "PB":
             return f"{n:.0f} {unit}" if unit == "B" or n >= 99.5 else f"{n:.3g} {unit}"
         n /= 1000
+    raise AssertionError
+
+
+def duration_text(seconds: float) -> str:
+    """Seconds for people, two digits.
+
+    Examples
+    --------
+    >>> [duration_text(s) for s in (0.0004, 0.25, 7.3, 95, 5400, 200_000)]
+    ['0.4 ms', '250 ms', '7.3 s', '95 s', '1.5 h', '2.3 d']
+    """
+    for unit, size, most in (("ms", 1e-3, 1), ("s", 1, 120), ("min", 60, 5400), ("h", 3600, 48 * 3600), ("d", 86400, math.inf)):
+        if seconds < most:
+            n = seconds / size
+            return f"{n:.0f} {unit}" if n >= 9.95 else f"{n:.2g} {unit}"
     raise AssertionError

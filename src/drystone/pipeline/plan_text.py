@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drystone.model.placement import CombinedArray
-from drystone.model.sizes import size_text
+from drystone.model.sizes import duration_text, size_text
 from drystone.pipeline.reads_text import reads_json, reads_lines
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def _array_json(a: PlannedArray) -> dict[str, object]:
         "chunk": None if a.layout is None else list(a.layout.chunk),
         "shard": None if a.layout is None or a.layout.shard is None else list(a.layout.shard),
         "ways": None if a.ways is None else a.ways.to_json(),
+        "predicted": None if a.predicted is None else a.predicted.to_json(),
         "sizes": None if a.layout is None or not a.layout.sizes else a.layout.sizes,
         "tasks": 0 if a.tasks is None else a.tasks.n_tasks,
         "objects": 0 if a.tasks is None else a.tasks.n_cells,
@@ -90,13 +91,14 @@ def _way_name(c: Candidate, array: CombinedArray) -> str:
 
 def _way_lines(a: PlannedArray, ways: Ways, array: CombinedArray) -> list[str]:
     """The candidates as a table, the chosen one marked."""
-    lines = [f"    {'way':<34}{'tasks':>10}{'reads':>12}{'decoded':>12}{'a task needs':>16}"]
+    lines = [f"    {'way':<34}{'tasks':>10}{'reads':>12}{'decoded':>12}{'a task needs':>16}{'time':>10}"]
     for i, c in enumerate(ways.candidates):
         fits = "" if c.memory <= ways.memory else f"  more than {size_text(ways.memory)}"
         mark = "*" if i == 0 else " "
         lines.append(
             f"  {mark} {_way_name(c, array):<34}{c.n_tasks:>10,}{f'{c.amplification:.3g}x':>12}"
-            f"{size_text(a.raw_bytes * c.amplification):>12}{size_text(c.memory):>16}{fits}"
+            f"{size_text(a.raw_bytes * c.amplification):>12}{size_text(c.memory):>16}"
+            f"{'?' if c.seconds is None else duration_text(c.seconds):>10}{fits}"
         )
     return [*lines, f"    chosen: {ways.why}", *(f"    advice: {text}" for text in ways.advice)]
 
@@ -124,6 +126,7 @@ def _array_lines(a: PlannedArray, array: CombinedArray) -> list[str]:
             f"    repack: {a.source_chunks:,} source chunks of {chunk} are copied as they are encoded{shard}",
             f"    {t.n_tasks:,} tasks of {t.region}, at most {t.n_cells:,} objects, {size_text(t.memory)} a task",
             f"    reads and writes {size_text(a.encoded_bytes)}, {work}, no temporary copy",
+            *_time_lines(a),
             *(f"    {line}" for line in reads_lines(a.reads)),
         ]
     lines = [
@@ -135,6 +138,7 @@ def _array_lines(a: PlannedArray, array: CombinedArray) -> list[str]:
             f"decodes {size_text(a.raw_bytes * t.amplification)}, no temporary copy"
         ),
     ]
+    lines += _time_lines(a)
     if a.ways is not None:
         lines += _way_lines(a, a.ways, array)
     if array.unaligned is not None:
@@ -143,3 +147,14 @@ def _array_lines(a: PlannedArray, array: CombinedArray) -> list[str]:
         lines.append(f"    {a.reason}")
     lines += [f"    {line}" for line in reads_lines(a.reads)]
     return lines
+
+
+def _time_lines(a: PlannedArray) -> list[str]:
+    """Predicted time, and what takes most of it."""
+    if a.predicted is None:
+        return []
+    if a.predicted.seconds is None:
+        return [f"    time {a.predicted.why}"]
+    parts = sorted(a.predicted.parts, key=lambda p: -p[1])[:3]
+    most = ", ".join(f"{name} {duration_text(seconds)}" for name, seconds in parts)
+    return [f"    takes {duration_text(a.predicted.seconds)} as predicted (of CPUs and places: {most})"]

@@ -23,14 +23,17 @@ from drystone.model.progress import Progress, Silent
 from drystone.pipeline.archive import Archive
 from drystone.pipeline.combined import Whole, whole_of
 from drystone.pipeline.scan import list_granules
+from drystone.pipeline.timing import Clock
 from drystone.pipeline.verifying import arrays_of, names_of
 from drystone.plan.advice import Ways, ways_of
 from drystone.plan.calendar import calendar_periods
+from drystone.plan.candidates import Candidate
 from drystone.plan.chunking import target_layout, whole_layout
 from drystone.plan.costs import ReadCost, read_costs
 from drystone.plan.forms import form_of, has_data, refuse_asked
 from drystone.plan.layout import TargetLayout
 from drystone.plan.memory import task_memory
+from drystone.plan.predict import Prediction
 from drystone.plan.repack import (
     options_problem,
     plan_copies,
@@ -71,6 +74,7 @@ class PlannedArray:
     tasks: TaskPlan | None = None
     reads: tuple[tuple[ReadCost, ReadCost], ...] = ()
     ways: Ways | None = None
+    predicted: Prediction | None = None
 
     @property
     def raw_bytes(self) -> int:
@@ -214,7 +218,8 @@ def plan_output(archive: Archive, whole: Whole, index: int, output: OutputOption
         nbytes = sum(_nbytes(combined.array(p)) for p in wanted)
         remote = archive.places.resolve(output.at)[0].root is None
         fields = sum(not _by_driver(combined.array(p), combined) for p in wanted)
-        store = _Store(archive.config, whole.table, combined, output, nbytes, fields, remote)
+        clock = Clock.of(archive.places, whole.table, output.at)
+        store = _Store(archive.config, whole.table, combined, output, nbytes, fields, remote, clock)
         plans = [store.array(p) for p in wanted]
     plan = OutputPlan(index, output, tuple(sorted((*plans, *refused), key=lambda a: a.path)), combined)
     if not plan.holds_data:
@@ -275,6 +280,7 @@ class _Store:
     nbytes: int
     fields: int
     remote: bool
+    clock: Clock
 
     def array(self, path: str) -> PlannedArray:
         """One array; what Zarr cannot say is refused by name, and loses no other array."""
@@ -293,16 +299,25 @@ class _Store:
         host = resolve(self.config.execution, self.nbytes)
         limit = task_memory(host.memory)
         slots = max(1, host.workers // max(self.fields, 1))  # the other arrays' tasks run beside this one's
+        ends = self.clock.ends(array, base.encoded_bytes, slots)
         problem = self.in_the_way(array)
         if problem is None:
             layout = repack_layout(array, self.output, limit, partial(calendar_periods, self.combined, array))
             tasks = plan_copies(array, layout, limit, base.encoded_bytes, threads=host.threads, slots=slots)
-            return replace(base, mode="repack", layout=layout, tasks=tasks)
+            time = self.clock.copies(tasks, array, layout, ends, host)
+            return replace(base, mode="repack", layout=layout, tasks=tasks, predicted=time)
         layout = target_layout(array, unsourced(array, self.output), limit, partial(calendar_periods, self.combined, array))
-        weighed = weigh(array, layout, limit, threads=host.threads, slots=slots, joined=self.remote)
+
+        def timed(way: Candidate) -> Prediction:
+            return self.clock.way(way, array, layout, ends, host)
+
+        weighed = weigh(
+            array, layout, limit, threads=host.threads, slots=slots, joined=self.remote, timer=lambda way: timed(way).seconds
+        )
         ways = ways_of(weighed.candidates, layout, limit)
         why = f"not copied: {problem}" if self.output.mode == "auto" else ""
-        return replace(base, mode="rechunk", reason=why, layout=layout, tasks=weighed.plan, ways=ways)
+        time = timed(weighed.candidates[0])
+        return replace(base, mode="rechunk", reason=why, layout=layout, tasks=weighed.plan, ways=ways, predicted=time)
 
     def in_the_way(self, array: CombinedArray) -> str | None:
         """Why encoded chunks are not copied; None where they are.

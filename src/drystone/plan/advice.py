@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from drystone.model.sizes import size_text
+from drystone.model.sizes import duration_text, size_text
 from drystone.plan.candidates import Candidate
 from drystone.plan.layout import TargetLayout
 
@@ -49,6 +49,7 @@ class Ways:
                 "memory": c.memory,
                 "fits": c.memory <= self.memory,
                 "cost": c.cost,
+                "seconds": c.seconds,
             }
             for c in self.candidates
         ]
@@ -74,6 +75,9 @@ def _why(candidates: Sequence[Candidate], memory: int) -> str:
     best, others = candidates[0], candidates[1:]
     fitting = [c for c in others if c.memory <= memory]
     once = "each source chunk is read once" if best.chunk_reads <= best.source_chunks else ""
+    slower = [c.seconds for c in fitting if c.seconds is not None]
+    if best.seconds is not None and slower and best.seconds < min(slower):
+        return f"the soonest done, in {duration_text(best.seconds)} as predicted" + (f"; {once}" if once else "")
     if not fitting:
         alone = "the only way" if not others else "the only way that fits"
         return f"{alone} in {size_text(memory)} a task" + (f"; {once}" if once else "")

@@ -14,8 +14,8 @@ one is read while the other is encoded.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,12 +26,13 @@ from drystone.plan.layout import TargetLayout
 from drystone.plan.memory import MemoryModel
 from drystone.plan.source_chunks import placed_chunks
 
-__all__ = ["Candidate", "candidates_of", "largest", "most", "stream_axis"]
+__all__ = ["Candidate", "candidates_of", "largest", "most", "overlaps", "stream_axis"]
 
 # raw bytes of a region that is worth a task: below, the cost of a message and a receipt shows; above, a death costs more
 TASK_BYTES = 512_000_000
 _STEP_BYTES = 64_000_000  # a streamed step larger than this saves nothing any more
 _TOLERANCE = 1.02  # a region this much more costly but smaller is preferred
+_SOONER = 1.1  # predicted times that differ by less say nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class Candidate:
         Bytes that a task takes at most, above an idle process.
     cost
         In elements decoded and encoded by the busiest of the tasks' slots; for comparison only.
+    seconds
+        Predicted, or None: see :mod:`drystone.plan.predict`.
     """
 
     name: str
@@ -64,6 +67,7 @@ class Candidate:
     chunk_reads: int
     memory: int
     cost: float
+    seconds: float | None = None
 
     @property
     def amplification(self) -> float:
@@ -85,8 +89,17 @@ class _Region:
     reads: int
 
 
+type Timer = Callable[[Candidate], float | None]
+"""Predicts seconds, or does not know them."""
+
+
 def candidates_of(
-    array: CombinedArray, layout: TargetLayout, model: MemoryModel, memory: int, slots: int
+    array: CombinedArray,
+    layout: TargetLayout,
+    model: MemoryModel,
+    memory: int,
+    slots: int,
+    timer: Timer | None = None,
 ) -> tuple[Candidate, ...]:
     """All ways worth naming, the best first: the cheapest that fits, or where none does the one that takes least.
 
@@ -100,6 +113,8 @@ def candidates_of(
         Bytes of a task.
     slots
         Tasks that run at once.
+    timer
+        Where it knows the seconds of all that fit, they decide, not the cost.
     """
     grid = _reading_grid(array)
     found: dict[tuple[ChunkGrid, tuple[int, int] | None], Candidate] = {}
@@ -112,7 +127,8 @@ def candidates_of(
         need = model.peak(held) if stream is None else model.streamed(held)
         # rounds of tasks, each as long as its raw bytes decoded (once per read) and encoded
         cost = -(-whole.n_chunks // slots) * most(regions) * (reads / max(chunks, 1) + 1.0)
-        found[whole, stream] = Candidate(name, whole, stream, held, chunks, reads, need, cost)
+        way = Candidate(name, whole, stream, held, chunks, reads, need, cost)
+        found[whole, stream] = way if timer is None else replace(way, seconds=timer(way))
 
     front = _combinations(grid, layout)
     fitting = [c for c in front if model.peak(c.cells) <= memory]
@@ -138,7 +154,18 @@ def _ranked(candidates: tuple[Candidate, ...], memory: int) -> tuple[Candidate, 
     ranked = [*plain, *streamed]
     if plain and streamed and streamed[0].cost * _TOLERANCE < plain[0].cost:
         ranked = [*streamed, *plain]
-    return (*ranked, *(c for c in candidates if c not in ranked))
+    ranked += [c for c in candidates if c not in ranked]
+    return tuple(_by_time(ranked, memory))
+
+
+def _by_time(ranked: list[Candidate], memory: int) -> list[Candidate]:
+    """The fastest of those that fit first, where the seconds of all of them are known; near ones stay in their order."""
+    times = [c.seconds for c in ranked if c.memory <= memory]
+    known = [t for t in times if t is not None]
+    if len(known) < len(times):
+        return ranked
+    best = next(c for c in ranked if c.memory <= memory and (c.seconds or 0.0) <= min(known) * _SOONER)
+    return [best, *(c for c in ranked if c is not best)]
 
 
 def largest(dimension: DimensionGrid) -> int:
@@ -195,7 +222,7 @@ def _reads(array: CombinedArray, grid: ChunkGrid, regions: ChunkGrid) -> tuple[i
         pieces, each = placed_chunks(array, regions.dimensions, rows=rows), placed_chunks(array, rows=rows)
     else:
         chunks, each = array.grid.n_chunks, grid.n_chunks
-        pieces = math.prod(_overlaps(d, r) for d, r in zip(grid.dimensions, regions.dimensions, strict=True))
+        pieces = math.prod(overlaps(d, r) for d, r in zip(grid.dimensions, regions.dimensions, strict=True))
     return chunks, -(-pieces * chunks // max(each, 1))
 
 
@@ -216,7 +243,7 @@ def _reading_grid(array: CombinedArray) -> ChunkGrid:
     return ChunkGrid(tuple(dims))
 
 
-def _overlaps(dimension: DimensionGrid, regions: DimensionGrid) -> int:
+def overlaps(dimension: DimensionGrid, regions: DimensionGrid) -> int:
     """Pairs of a region and a source chunk that share elements, along one axis."""
     inner = max(0, regions.n_chunks - 1)  # region edges inside the axis
     if isinstance(dimension, RegularDimension) and isinstance(regions, RegularDimension):
@@ -237,9 +264,9 @@ def _axis_candidates(dimension: DimensionGrid, cells: DimensionGrid) -> list[tup
     front: list[tuple[DimensionGrid, int]] = []
     for m in sorted(x for x in multiples if 1 <= x <= k):
         regions = grouped(cells, m)
-        overlaps = _overlaps(dimension, regions)
-        if not front or overlaps < front[-1][1]:
-            front.append((regions, overlaps))
+        touching = overlaps(dimension, regions)
+        if not front or touching < front[-1][1]:
+            front.append((regions, touching))
     return front
 
 

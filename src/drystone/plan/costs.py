@@ -30,7 +30,7 @@ from drystone.plan.reach import AxisRead, axis_reads
 from drystone.plan.sourced import SourceReads, placed_chances, tally
 from drystone.plan.stored import other_boxes
 
-__all__ = ["ReadCost", "read_cost", "read_costs"]
+__all__ = ["ReadCost", "decoded_cells", "granule_grid", "read_cost", "read_costs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def _touched(grid: ChunkGrid, reads: Sequence[AxisRead], fixed: Sequence[bool]) 
     return math.prod(mean_touched(d, r.size, r.low if at else None) for d, r, at in axes)
 
 
-def _decoded_cells(grid: ChunkGrid) -> float:
+def decoded_cells(grid: ChunkGrid) -> float:
     """Mean elements that a chunk decodes to."""
     cells = 1.0
     for d in grid.dimensions:
@@ -161,7 +161,7 @@ def read_cost(
     fixed = [name in pattern.at for name in dims]
     chunks = _touched(grid, reads, fixed)
     opened = chunks if objects is None else _touched(objects, reads, fixed)
-    decoded = chunks * _decoded_cells(grid) * (itemsize if stored is None else stored)
+    decoded = chunks * decoded_cells(grid) * (itemsize if stored is None else stored)
     requests = 2 * opened if sharded else chunks
     wanted = math.prod(r.size for r in reads) * itemsize
     return ReadCost(pattern.name, wanted, chunks, opened, requests, decoded / ratio, decoded)
@@ -229,7 +229,7 @@ def _by_grids(
     """Costs where every chunk is stored, from the grids alone."""
     itemsize = array.dtype.itemsize
     stored = max((v.dtype.itemsize for v in array.variants), default=itemsize)
-    files = _granule_grid(array)
+    files = granule_grid(array)
     before = read_cost(pattern, array.dims, array.grid, itemsize, ratio=source_ratio, objects=files, stored=stored)
     if layout is None:
         return before, before
@@ -264,7 +264,7 @@ def _with_holes(cost: ReadCost, found: TargetReads) -> ReadCost:
     )
 
 
-def _granule_grid(array: CombinedArray) -> ChunkGrid:
+def granule_grid(array: CombinedArray) -> ChunkGrid:
     """Granules as a grid: one piece for each placement along the combine axis and each tile along the others."""
     p = array.placements
     dims: list[DimensionGrid] = []

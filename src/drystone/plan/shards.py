@@ -18,7 +18,7 @@ from drystone.errors import PlanError
 from drystone.grid.alignment import prove_aligned
 from drystone.grid.chunk_grid import ChunkGrid
 from drystone.model.placement import CombinedArray
-from drystone.plan.candidates import Candidate, candidates_of, largest
+from drystone.plan.candidates import Candidate, Timer, candidates_of, largest
 from drystone.plan.layout import TargetLayout
 from drystone.plan.memory import MemoryModel
 
@@ -146,6 +146,7 @@ def weigh(
     slots: int = 1,
     joined: bool = False,
     in_flight: int | None = None,
+    timer: Timer | None = None,
 ) -> Weighed:
     """Plan a rechunk within ``memory`` bytes a task, and keep what was weighed: the chosen candidate first.
 
@@ -165,6 +166,8 @@ def weigh(
         True where the target is an object store, which takes an object in one piece.
     in_flight
         Encoded source bytes on their way; None: an eighth of ``memory``, 1 to 64 MB.
+    timer
+        Predicts seconds of a candidate.
 
     Raises
     ------
@@ -187,7 +190,7 @@ def weigh(
     """
     in_flight = in_flight or min(_IN_FLIGHT, max(1_000_000, memory // 8))
     model = MemoryModel.of(array, layout, threads=threads, in_flight=in_flight, joined=joined)
-    candidates = candidates_of(array, layout, model, memory, slots)
+    candidates = candidates_of(array, layout, model, memory, slots, timer)
     best = candidates[0]
     if best.memory > memory:
         raise _too_small(layout, model, memory, min(candidates, key=lambda c: c.memory))

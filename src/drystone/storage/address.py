@@ -13,7 +13,7 @@ from drystone.storage.local import LocalStore
 from drystone.storage.remote import RemoteStore
 from drystone.storage.store import Place, Store
 
-__all__ = ["Places", "open_store", "split_address"]
+__all__ = ["Places", "open_store", "place_key", "split_address"]
 
 
 def split_address(address: str) -> tuple[str, str]:
@@ -56,6 +56,24 @@ def open_store(url: str, options: Mapping[str, str | bool] | None = None, base: 
     if folder is not None:
         return LocalStore(folder)
     return RemoteStore(url, options)
+
+
+def place_key(store: Store) -> str:
+    """What a store's speed belongs to: the mount point of a folder, else endpoint and bucket or host.
+
+    Examples
+    --------
+    >>> place_key(RemoteStore("s3://bucket/some/where", {"endpoint": "http://127.0.0.1:9", "region": "x"}))
+    's3://bucket http://127.0.0.1:9'
+    """
+    if store.root is None:
+        parsed = urlparse(store.url)
+        endpoint = f" {store.options.get('endpoint', '')}" if isinstance(store, RemoteStore) else ""
+        return f"{parsed.scheme}://{parsed.netloc}{endpoint}".rstrip()
+    folder = os.path.realpath(store.root)
+    while not os.path.ismount(folder):
+        folder = os.path.dirname(folder)
+    return f"file://{folder}"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,67 @@
+"""Predicted times of one output's ways, from the rates of this machine and of the places that it reads and writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from drystone.execute.resources import Resources, cpu_count
+from drystone.model.placement import CombinedArray
+from drystone.model.rates import Rates
+from drystone.pipeline.rates_file import load_rates
+from drystone.plan.candidates import Candidate
+from drystone.plan.layout import TargetLayout
+from drystone.plan.predict import Crew, Prediction, Work, predict
+from drystone.plan.shards import TaskPlan
+from drystone.plan.work import Ends, copy_work, works_of
+from drystone.storage.address import Places, place_key
+from drystone.table.table import ReferenceTable
+
+__all__ = ["Clock"]
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Predicts for one output.
+
+    Parameters
+    ----------
+    rates, why
+        What was measured, or why nothing can be predicted.
+    places, table
+        Where granules lie.
+    target
+        Key of the place that is written.
+    """
+
+    rates: Rates | None
+    why: str
+    places: Places
+    table: ReferenceTable
+    target: str
+
+    @classmethod
+    def of(cls, places: Places, table: ReferenceTable, at: str) -> Clock:
+        """Read the rates, if there are any."""
+        rates, why = load_rates()
+        return cls(rates, why, places, table, place_key(places.resolve(at)[0]))
+
+    def ends(self, array: CombinedArray, encoded: int, slots: int) -> Ends:
+        """What is read and written, from where to where."""
+        ids = array.holder.placements.granule_id
+        if self.rates is None or not len(ids):
+            return Ends(self.target, self.target, encoded, slots)
+        source = place_key(self.places.resolve(self.table.granule(int(ids[0])).address)[0])
+        return Ends(source, self.target, encoded, slots)
+
+    def way(self, way: Candidate, array: CombinedArray, layout: TargetLayout, ends: Ends, host: Resources) -> Prediction:
+        """Of a way that decodes and encodes."""
+        return self._time(works_of(way, array, layout, ends) if self.rates is not None else (), host)
+
+    def copies(self, tasks: TaskPlan, array: CombinedArray, layout: TargetLayout, ends: Ends, host: Resources) -> Prediction:
+        """Of copying encoded chunks."""
+        return self._time((copy_work(tasks, array, layout, ends),), host)
+
+    def _time(self, passes: tuple[Work, ...], host: Resources) -> Prediction:
+        if self.rates is None:
+            return Prediction(None, why=self.why)
+        return predict(passes, self.rates, Crew(host.workers, host.threads, cpu_count()))

@@ -1,0 +1,240 @@
+"""How long a way of writing an array will take: a pure function of what it does and of rates that were measured.
+
+:class:`Work` says what all tasks of one pass do, in counts and bytes; a way of several passes is several of them, and its
+time the sum. Inside a task
+
+- ranges are fetched and decoded by its threads, so one thread's wait is another's decoding, until the place gives no more;
+- encoding runs while the write cell before is put, so the longer of the two counts, and of the shorter one cell;
+- in a streamed task and in a copy all of it runs at the same time;
+- what Python does for a chunk keeps the other threads of the process waiting.
+
+Tasks share the place's bandwidth and the host's cores. Scanning, verifying and publishing are no part of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from drystone.codecs.chain import Codec, CodecChain
+from drystone.model.rates import CodecRate, CodecUse, Rates
+
+__all__ = ["UNMEASURED", "Coded", "Crew", "Prediction", "Work", "decode_uses", "encode_uses", "predict"]
+
+UNMEASURED = "not predicted: run `drystone doctor`"
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """Who works: processes, threads in each, and the cores they share."""
+
+    workers: int
+    threads: int
+    cores: int
+
+    @property
+    def cpus(self) -> int:
+        """Threads that really run at once."""
+        return max(1, min(self.workers * self.threads, self.cores))
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """Bytes that go through a codec: raw ones, and how many encoded ones come to each."""
+
+    use: CodecUse
+    nbytes: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What all tasks of one pass do.
+
+    Parameters
+    ----------
+    source, target
+        Keys of the places that are read and written.
+    tasks
+        How many.
+    busiest
+        Share of the work that the slot with the most of it has, times the slots: 1 where all have as much.
+    granules, chunks, fetched
+        Granules opened, chunks read and bytes fetched, over all tasks: what is opened by two tasks counts twice.
+    decoded
+        Bytes through each codec.
+    moved
+        (bytes, bytes of a contiguous row) of each copy in memory.
+    encoded
+        As ``decoded``.
+    written_chunks, objects, written
+        Inner chunks encoded, objects put, their bytes.
+    checked
+        Bytes summed, and read back.
+    at_once
+        Whether reading, encoding and putting run side by side.
+    streams
+        Objects that one task puts at a time.
+    """
+
+    source: str
+    target: str
+    tasks: int
+    busiest: float
+    granules: float
+    chunks: float
+    fetched: float
+    decoded: tuple[Coded, ...]
+    moved: tuple[tuple[float, float], ...]
+    encoded: tuple[Coded, ...]
+    written_chunks: float
+    objects: float
+    written: float
+    checked: float = 0.0
+    at_once: bool = False
+    streams: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Seconds of a way, and what they are spent on; or why nobody knows.
+
+    Parameters
+    ----------
+    seconds
+        Wall time of all tasks; None: not predicted.
+    parts
+        CPU seconds by what they do, and seconds of waiting for places, for comparison only: they overlap.
+    why
+        Where it is not predicted.
+    """
+
+    seconds: float | None
+    parts: tuple[tuple[str, float], ...] = ()
+    why: str = ""
+
+    def to_json(self) -> dict[str, object]:
+        """For ``--json``."""
+        return {"seconds": self.seconds, "parts": dict(self.parts), "why": self.why}
+
+
+def predict(passes: Sequence[Work], rates: Rates | None, crew: Crew) -> Prediction:
+    """Wall seconds of one pass after the other.
+
+    Examples
+    --------
+    >>> predict((), None, Crew(1, 2, 2)).why
+    'not predicted: run `drystone doctor`'
+    >>> from drystone.model.rates import PlaceRates
+    >>> place = PlaceRates(1e9, 1e9, 1e8, 1e8, 0.0, 0.0, True)
+    >>> inflate = CodecRate(CodecUse("zlib"), ((0.5, 5e8),))
+    >>> rates = Rates("h", "0", "", 2, (inflate,), (), 0, 0, 0, 0, 0, 0, 0, 1e9, {"p": place})
+    >>> zlib = Coded(CodecUse("zlib"), 10**9, 0.5)
+    >>> predict([Work("p", "p", 1, 1.0, 1, 1, 0, (zlib,), (), (), 1, 1, 10**8)], rates, Crew(1, 2, 2)).seconds
+    2.0
+    """
+    if rates is None:
+        return Prediction(None, why=UNMEASURED)
+    for work in passes:
+        missing = next((key for key in (work.source, work.target) if key not in rates.places), None)
+        if missing is not None:
+            return Prediction(None, why=f"{UNMEASURED} CONFIG, which measures {missing}")
+        for coded, known in ((work.decoded, rates.decode), (work.encoded, rates.encode)):
+            odd = next((c.use for c in coded if _nearest(known, c.use) is None), None)
+            if odd is not None:
+                return Prediction(None, why=f"not predicted: the codec {odd.name} was not measured")
+    parts: dict[str, float] = {}
+    seconds = sum(_one(work, rates, crew, parts) for work in passes)
+    return Prediction(seconds, tuple(parts.items()))
+
+
+def _one(work: Work, rates: Rates, crew: Crew, parts: dict[str, float]) -> float:
+    """Seconds of one pass; what they are spent on is added to ``parts``."""
+    source, target = rates.places[work.source], rates.places[work.target]
+    cpus, threads = crew.cpus, crew.workers * crew.threads
+    cpu = {
+        "decode": _coded(work.decoded, rates.decode),
+        "move": sum(n * rates.gather_byte + n / max(row, 1) * rates.gather_row for n, row in work.moved),
+        "encode": _coded(work.encoded, rates.encode),
+        "check": work.checked / rates.checksum,
+    }
+    held = {
+        "chunks": work.chunks * rates.chunk_read + work.written_chunks * rates.chunk_write,
+        "granules": work.granules * rates.granule,
+        "tasks": work.tasks * rates.task,
+    }
+    reading = _place(work.fetched, source.read_one, work.granules * source.request, threads)
+    putters = crew.workers * work.streams
+    writing = _place(work.written, target.write_one, work.objects * target.put, putters) + work.checked / target.read
+    for name, value in {**cpu, **held, "read": work.fetched / source.read, "write": work.written / target.write}.items():
+        parts[name] = parts.get(name, 0.0) + value
+    # the first half of a task: fetched and decoded by the same threads, and not faster than the place gives
+    front = max(work.fetched / source.read, reading + cpu["decode"] / cpus)
+    back = cpu["encode"] / cpus
+    put = max(work.written / target.write, writing)
+    memory = (cpu["move"] + cpu["check"]) / cpus
+    if work.at_once:
+        total = max(reading + (cpu["decode"] + cpu["encode"]) / cpus + memory, front, put)
+    else:
+        total = front + memory + max(back, put) + min(back, put) * min(1.0, work.tasks / max(work.objects, 1.0))
+    alone = sum(held.values()) / crew.workers  # one interpreter a process: its threads wait for one another
+    return work.busiest * max(total + sum(held.values()) / cpus, alone)
+
+
+def _place(nbytes: float, rate: float, waits: float, streams: int) -> float:
+    """Seconds of some streams that share bytes and waits."""
+    return (nbytes / rate + waits) / streams
+
+
+def _coded(coded: Iterable[Coded], known: Sequence[CodecRate]) -> float:
+    seconds = 0.0
+    for c in coded:
+        rate = _nearest(known, c.use)
+        seconds += rate.seconds(c.nbytes, c.share) if rate is not None else 0.0
+    return seconds
+
+
+def _nearest(known: Sequence[CodecRate], use: CodecUse) -> CodecRate | None:
+    """The rate of a codec, or of its nearest level and size of element."""
+    same = [r for r in known if r.use.name == use.name]
+    return min(
+        same,
+        key=lambda r: (abs(r.use.level - use.level), abs(math.log2(max(r.use.itemsize, 1) / max(use.itemsize, 1)))),
+        default=None,
+    )
+
+
+def _use(codec: Codec, encoding: bool) -> CodecUse:
+    if codec.name == "shuffle":
+        return CodecUse("shuffle", 0, codec.int_of("elementsize", 1))
+    if codec.name == "blosc":
+        kind = codec.get("shuffle", 1)
+        mode = kind if isinstance(kind, str) else ("noshuffle", "shuffle", "bitshuffle")[int(kind or 0)]
+        level = codec.int_of("clevel", 3) if encoding else 0
+        return CodecUse(f"blosc-{codec.get('cname', 'zstd')}-{mode}", level, codec.int_of("typesize", 1))
+    return CodecUse(codec.name, codec.int_of("level", 0) if encoding else 0)
+
+
+def decode_uses(chain: CodecChain) -> tuple[CodecUse, ...]:
+    """What decoding a chain runs.
+
+    Examples
+    --------
+    >>> chain = CodecChain.of("bytes", Codec.of("shuffle", elementsize=2), Codec.of("zlib", level=4))
+    >>> [str(use) for use in decode_uses(chain)]
+    ['shuffle, 2 bytes', 'zlib']
+    """
+    return tuple(_use(codec, False) for codec in chain.filters)
+
+
+def encode_uses(chain: CodecChain) -> tuple[CodecUse, ...]:
+    """What encoding a chain runs.
+
+    Examples
+    --------
+    >>> blosc = Codec.of("blosc", cname="zstd", clevel=1, shuffle="shuffle", typesize=2)
+    >>> [str(use) for use in encode_uses(CodecChain.of("bytes", blosc))]
+    ['blosc-zstd-shuffle 1, 2 bytes']
+    """
+    return tuple(_use(codec, True) for codec in chain.filters)

@@ -1,0 +1,133 @@
+"""What a way of writing an array does, in counts and bytes, for :func:`drystone.plan.predict.predict`.
+
+A way of several passes is one :class:`~drystone.plan.predict.Work` each; :func:`works_of` is the place where a new way says
+what it does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from drystone.codecs.chain import CodecChain
+from drystone.grid.chunk_grid import ChunkGrid
+from drystone.model.placement import CombinedArray
+from drystone.plan.candidates import Candidate, largest, most, overlaps
+from drystone.plan.costs import decoded_cells, granule_grid
+from drystone.plan.layout import TargetLayout
+from drystone.plan.predict import Coded, Work, decode_uses, encode_uses
+from drystone.plan.shards import TaskPlan
+
+__all__ = ["Ends", "copy_work", "works_of"]
+
+_COPY_STREAMS = 2  # write cells that a copying task has on their way
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """What predicting needs beside a way.
+
+    Parameters
+    ----------
+    source, target
+        Keys of the places that are read and written.
+    encoded
+        Bytes of all source chunks.
+    slots
+        Tasks of the array that run at once.
+    """
+
+    source: str
+    target: str
+    encoded: int
+    slots: int
+
+
+def works_of(way: Candidate, array: CombinedArray, layout: TargetLayout, ends: Ends) -> tuple[Work, ...]:
+    """The passes of a way that decodes and encodes."""
+    stored = max((v.dtype.itemsize for v in array.variants), default=array.dtype.itemsize)
+    whole = decoded_cells(array.grid) * array.grid.n_chunks * stored  # padding included
+    share = min(1.0, ends.encoded / whole) if whole and ends.encoded else 1.0
+    decoded = whole * way.chunk_reads / max(array.grid.n_chunks, 1)
+    raw = math.prod(layout.shape) * layout.dtype.itemsize
+    region = [min(largest(d), max(d.extent, 1)) for d in way.regions.dimensions]
+    if way.stream is not None:
+        region[way.stream[0]] = min(region[way.stream[0]], way.stream[1])
+    source = [largest(d) for d in array.grid.dimensions]
+    target_share = share if layout.codecs.compressed else 1.0
+    moved: list[tuple[float, float]] = [(raw, _row(layout.chunk, region) * layout.dtype.itemsize)]
+    if not _placed_by_shuffle(array.codecs, stored):
+        box = [min(a, b) for a, b in zip(source, region, strict=True)]
+        moved.append((decoded, min(_row(box, source), _row(box, region)) * array.dtype.itemsize))
+    work = Work(
+        ends.source,
+        ends.target,
+        way.n_tasks,
+        _busiest(way.regions, ends.slots),
+        _granules(array, way.regions),
+        way.chunk_reads,
+        ends.encoded * way.amplification,
+        tuple(Coded(use, decoded, share) for use in decode_uses(array.codecs)),
+        tuple(moved),
+        tuple(Coded(use, raw, target_share) for use in encode_uses(layout.codecs)),
+        layout.chunk_grid.n_chunks,
+        layout.n_cells,
+        raw * target_share,
+        at_once=way.stream is not None,
+    )
+    return (work,)
+
+
+def copy_work(tasks: TaskPlan, array: CombinedArray, layout: TargetLayout, ends: Ends) -> Work:
+    """What copying encoded chunks does: summed as they are read, and again as they lie in the store."""
+    return Work(
+        ends.source,
+        ends.target,
+        tasks.n_tasks,
+        _busiest(tasks.regions, ends.slots),
+        _granules(array, layout.cells),
+        tasks.chunk_reads,
+        ends.encoded,
+        (),
+        (),
+        (),
+        0,
+        layout.n_cells,
+        ends.encoded,
+        checked=2 * ends.encoded,
+        at_once=True,
+        streams=_COPY_STREAMS,
+    )
+
+
+def _busiest(regions: ChunkGrid, slots: int) -> float:
+    """The work of the slot that has most, in shares of an even one; no more than when each task goes to the first free slot."""
+    total, n = math.prod(regions.shape), regions.n_chunks
+    if not total or not n:
+        return 1.0
+    size = most(regions.dimensions)
+    even = total / slots
+    return max(1.0, min(-(-n // slots) * size, even + size * (1 - 1 / slots)) / even)
+
+
+def _granules(array: CombinedArray, regions: ChunkGrid) -> float:
+    """Granules opened, over all regions."""
+    grid = granule_grid(array)
+    return math.prod(overlaps(d, r) for d, r in zip(grid.dimensions, regions.dimensions, strict=True))
+
+
+def _row(box: Sequence[int], whole: Sequence[int]) -> int:
+    """Elements of a box that lie one after the other in a C-ordered whole."""
+    run = 1
+    for n, size in zip(reversed(box), reversed(whole), strict=True):
+        run *= min(n, size)
+        if n < size:
+            break
+    return run
+
+
+def _placed_by_shuffle(chain: CodecChain, itemsize: int) -> bool:
+    """Whether undoing the shuffle writes values where they belong, so that nothing is moved after it."""
+    first = chain.filters[0] if chain.filters else None
+    return first is not None and first.name == "shuffle" and first.int_of("elementsize", 1) == 2 == itemsize
