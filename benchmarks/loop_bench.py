@@ -35,6 +35,7 @@ from drystone.model.granule import Granule
 from drystone.model.placement import CombinedArray, Placements
 from drystone.plan.layout import TargetLayout
 from drystone.rechunk.cells import write_region
+from drystone.rechunk.writer import ObjectWriter
 from drystone.storage.address import Places
 from drystone.storage.local import LocalStore
 from drystone.storage.store import Place
@@ -81,7 +82,7 @@ def inner(rounds: int) -> None:
         for _ in range(rounds):
             for case, chunk in (("32 kB", (8, 32, 32)), ("1 MB", (64, 64, 64))):
                 lay = layout(slab.shape, chunk, (256, 128, 128), name, level)
-                spent[case].append(cpu(lambda lay=lay: write_region(Nowhere(), "", lay, slab, (0, 0, 0), 1)))  # type: ignore[misc]
+                spent[case].append(cpu(lambda lay=lay: write_region(ObjectWriter(Nowhere(), ""), lay, slab, (0, 0, 0), 1)))  # type: ignore[misc]
         for case, seconds in spent.items():
             report(f"inner {name} {case}", "drystone", slab.nbytes / 1e6 / statistics.median(seconds), "MB/CPU s", more=True)
         ratio = statistics.median(a / b for a, b in zip(spent["32 kB"], spent["1 MB"], strict=True))
@@ -152,7 +153,7 @@ def slab(rounds: int, shape: tuple[int, int, int], work: Path) -> None:
 
         def ours() -> None:
             fetcher.read_box(array, (0, 0, 0), shape, out=buffer)
-            write_region(store, "", lay, buffer, (0, 0, 0), 1)
+            write_region(ObjectWriter(store, ""), lay, buffer, (0, 0, 0), 1)
 
         spent: dict[str, list[float]] = {"plain loop": [], "drystone": []}
         for i in range(rounds + 1):

@@ -25,6 +25,7 @@ from drystone.plan.target_codecs import target_codecs
 from drystone.rechunk.cells import write_region
 from drystone.rechunk.streaming import steps_of, stream_shard
 from drystone.rechunk.target import prepare, publish
+from drystone.rechunk.writer import ObjectWriter
 from drystone.storage.local import LocalStore
 
 DTYPES = ["u1", "i2", "u4", "i8", "f2", "f4", "f8", "c8", "?", "S3", "M8[s]"]
@@ -78,7 +79,7 @@ def write_all(root: str, layout: TargetLayout, values: NDArray[np.generic], regi
     for i in range(plan.n_tasks):
         start, stop = plan.bounds(i)
         slab = values[(..., *(slice(a, b) for a, b in zip(start, stop, strict=True)))]
-        write_region(store, "out", layout, slab, start, 2)
+        write_region(ObjectWriter(store, "out"), layout, slab, start, 2)
     publish(store, "out", [layout], [])
 
 
@@ -141,8 +142,8 @@ def test_streamed_shards_have_the_same_bytes(layout: TargetLayout, seed: int, sh
             slab = values[tuple(slice(a, b) for a, b in zip(start, stop, strict=True))]
             first = [b - a for a, b in zip(*next(steps_of(start, stop, (axis, step))), strict=True)]
             buffers = (np.empty(first, values.dtype), np.empty(first, values.dtype))
-            (whole,) = write_region(store, "whole", layout, slab, start, 2)
-            streamed = stream_shard(store, "streamed", layout, read, buffers, start, stop, (axis, step), 2)
+            (whole,) = write_region(ObjectWriter(store, "whole"), layout, slab, start, 2)
+            streamed = stream_shard(ObjectWriter(store, "streamed"), layout, read, buffers, start, stop, (axis, step), 2)
             assert whole == streamed
             if whole.size >= 0:
                 assert store.get(f"whole/{whole.key}") == store.get(f"streamed/{whole.key}")
@@ -159,7 +160,7 @@ def test_a_source_that_fails_in_the_middle_leaves_nothing(tmp_path: Path) -> Non
 
     store = LocalStore(tmp_path)
     with pytest.raises(DecodeError, match="the third step"):
-        stream_shard(store, "", layout, read, (np.empty(8, "i2"), np.empty(8, "i2")), (0,), (40,), (0, 8), 1)
+        stream_shard(ObjectWriter(store, ""), layout, read, (np.empty(8, "i2"), np.empty(8, "i2")), (0,), (40,), (0, 8), 1)
     assert [name for _, _, names in os.walk(tmp_path) for name in names] == []
 
 

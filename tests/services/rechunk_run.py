@@ -92,7 +92,7 @@ class Prepared:
 
     def run_all(self, indices: Iterable[int] | None = None) -> list[Receipt]:
         """Do tasks in this process."""
-        return [run_task(self.job, i) for i in (range(self.plan.n_tasks) if indices is None else indices)]
+        return [run_task(self.job, i).receipt for i in (range(self.plan.n_tasks) if indices is None else indices)]
 
     def state(self) -> RunState:
         """What is done."""

@@ -19,7 +19,6 @@ from drystone.execute.resources import resolve
 from drystone.fetch.fetcher import Fetcher
 from drystone.model.placement import CombinedArray
 from drystone.model.progress import Progress
-from drystone.model.task import Receipt
 from drystone.pipeline.archive import Archive
 from drystone.pipeline.combined import Whole, fetcher_for
 from drystone.pipeline.planning import OutputPlan
@@ -27,7 +26,7 @@ from drystone.pipeline.published import PublishedRecord, read_published, write_p
 from drystone.pipeline.verifying import verified_text, verify_one
 from drystone.plan.layout import TargetLayout
 from drystone.plan.memory import task_memory
-from drystone.rechunk.kernel import TaskJob, run_task
+from drystone.rechunk.kernel import TaskDone, TaskJob, run_task
 from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, content_digests, load_plan, resumed_plan, write_plan
 from drystone.rechunk.receipts import RunState, load_receipts, proved, remove_objects, run_state, sweep_temporary, target_sizes
 from drystone.rechunk.target import is_published, prepare, publish, stray_objects, withdraw
@@ -249,9 +248,9 @@ def _run_tasks(
     failed: list[tuple[int, DrystoneError]] = []
     sums = [0, 0]
 
-    def done(_: int, receipt: Receipt) -> None:
+    def done(_: int, task: TaskDone) -> None:
         sums[0] += 1
-        sums[1] += receipt.bytes_written
+        sums[1] += task.receipt.bytes_written
         progress.advance(stage)
 
     def broke(index: int, error: DrystoneError) -> None:

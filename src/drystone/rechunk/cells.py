@@ -22,7 +22,7 @@ from drystone.model.task import StoredObject
 from drystone.plan.layout import TargetLayout
 from drystone.plan.memory import BATCH_BYTES
 from drystone.rechunk.shard import ChunkEncoder, checksum, shard_parts
-from drystone.storage.store import Store
+from drystone.rechunk.writer import TargetWriter
 
 __all__ = ["Batch", "batches_of", "write_region"]
 
@@ -55,14 +55,14 @@ def batches_of(layout: TargetLayout, start: Sequence[int], stop: Sequence[int]) 
 
 
 def write_region(
-    store: Store, prefix: str, layout: TargetLayout, slab: NDArray[np.generic], start: Sequence[int], threads: int
+    writer: TargetWriter, layout: TargetLayout, slab: NDArray[np.generic], start: Sequence[int], threads: int
 ) -> tuple[StoredObject, ...]:
     """Encode and put every write cell of a region.
 
     Parameters
     ----------
-    store, prefix
-        Target: keys are ``prefix`` and the layout's key of the cell.
+    writer
+        Of the target.
     layout
         Of the target array.
     slab
@@ -103,7 +103,7 @@ def write_region(
             if batch.last:
                 if putting is not None:
                     done.append(putting.result())
-                putting = writing.submit(_put_cell, store, prefix, layout, batch, parts, places)
+                putting = writing.submit(_put_cell, writer, layout, batch, parts, places)
                 parts, places = [], []
         if putting is not None:
             done.append(putting.result())
@@ -114,21 +114,15 @@ def write_region(
 
 
 def _put_cell(
-    store: Store,
-    prefix: str,
-    layout: TargetLayout,
-    batch: Batch,
-    encoded: list[bytes | None],
-    places: list[int],
+    writer: TargetWriter, layout: TargetLayout, batch: Batch, encoded: list[bytes | None], places: list[int]
 ) -> StoredObject:
     key = layout.cell_key(batch.cell)
-    full = f"{prefix}/{key}" if prefix else key
     if layout.shard is None:
         parts = [e for e in encoded if e is not None]
     else:
         parts = shard_parts(encoded, batch.slots, np.array(places, np.intp))
     if not parts:
-        store.delete(full)  # an earlier run with other values may have left one
+        writer.delete(key)
         return StoredObject(key, -1, 0)
-    store.put(full, parts)
+    writer.put(key, parts)
     return StoredObject(key, sum(map(len, parts)), checksum(parts))

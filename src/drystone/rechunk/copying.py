@@ -35,12 +35,11 @@ from drystone.rechunk.copy_source import Chunks, region_source
 from drystone.rechunk.plan_file import ArrayPlan
 from drystone.rechunk.rewrap import Rewrap
 from drystone.rechunk.shard import ABSENT
-from drystone.storage.store import Store
+from drystone.rechunk.writer import TargetWriter
 
 __all__ = ["copy_region"]
 
 _PIECE = 8 << 20  # bytes read at a time, unless one chunk is larger
-_READ = 4 << 20  # bytes of an object that are read back at a time
 _AT_ONCE = 2  # write cells that are copied at once
 
 type Cell = tuple[int, ...]
@@ -50,8 +49,7 @@ type Cell = tuple[int, ...]
 class _Job:
     """What all cells of a region share: the gap chunk's bytes are None where absence says it."""
 
-    store: Store
-    prefix: str
+    writer: TargetWriter
     layout: TargetLayout
     grid: ShardGrid
     sources: dict[int, GranuleSource]
@@ -59,15 +57,13 @@ class _Job:
     gap: bytes | None
 
 
-def copy_region(
-    store: Store, prefix: str, plan: ArrayPlan, region: tuple[Cell, Cell], fetcher: Fetcher
-) -> tuple[StoredObject, ...]:
+def copy_region(writer: TargetWriter, plan: ArrayPlan, region: tuple[Cell, Cell], fetcher: Fetcher) -> tuple[StoredObject, ...]:
     """Copy every write cell of a region.
 
     Parameters
     ----------
-    store, prefix
-        Target.
+    writer
+        Of the target.
     plan
         Of the array: what is read and written.
     region
@@ -96,7 +92,7 @@ def copy_region(
         else:
             gap = encode_chunk(np.full(layout.chunk, missing), layout.codecs, layout.stored_dtype)
     rewrap = Rewrap.of(array.codecs, layout.codecs, layout.chunk_bytes)
-    job = _Job(store, prefix, layout, ShardGrid(layout.cells, layout.chunk_grid), found.sources, rewrap, gap)
+    job = _Job(writer, layout, ShardGrid(layout.cells, layout.chunk_grid), found.sources, rewrap, gap)
     for source in found.sources.values():
         source.check()
     pool = ThreadPoolExecutor(_AT_ONCE, "drystone-copy")
@@ -136,16 +132,15 @@ def _by_cell(
 
 def _copy_cell(job: _Job, cell: Cell, chunks: Chunks, absent: NDArray[np.int64]) -> StoredObject:
     key = job.layout.cell_key(cell)
-    full = f"{job.prefix}/{key}" if job.prefix else key
     gap = job.gap if absent.shape[1] else None
     if not len(chunks) and gap is None:
-        job.store.delete(full)  # an earlier run with other values may have left one
+        job.writer.delete(key)
         return StoredObject(key, -1, 0)
     chunks, index = _laid(job, cell, chunks, absent)
     sums = _Sum()
     parts = itertools.chain(_read(job, chunks), [] if gap is None else [gap], [] if index is None else [index])
-    job.store.put(full, sums.over(parts))
-    _check_stored(job, full, sums)
+    job.writer.put(key, sums.over(parts))
+    _check_stored(job, key, sums)
     return StoredObject(key, sums.size, sums.crc)
 
 
@@ -167,20 +162,16 @@ class _Sum:
 
 
 def _check_stored(job: _Job, key: str, sums: _Sum) -> None:
-    """What lies in the store is what was read from the granules; of an object store its size, since it keeps sums itself."""
-    size, crc = job.store.stat(key).size, 0
-    if job.store.root is None:
-        crc = sums.crc
-    elif size == sums.size:
-        for first in range(0, size, _READ):
-            crc = int(extend(crc, job.store.get_range(key, first, min(_READ, size - first))))
-    if size != sums.size or crc != sums.crc:
-        raise _differs(job, key, f"{sums.size} bytes with CRC-32C {sums.crc:08x} were put, {size} with {crc:08x} are there")
+    """What lies in the store is what was read from the granules."""
+    size, crc = job.writer.stored(key)
+    if size != sums.size or crc not in (sums.crc, None):
+        read = "" if crc is None else f" with {crc:08x}"
+        raise _differs(job, key, f"{sums.size} bytes with CRC-32C {sums.crc:08x} were put, {size}{read} are there")
 
 
 def _differs(job: _Job, key: str, what: str) -> StorageError:
     return StorageError(
-        f"{job.store.url}/{key} does not hold what was written: {what}; the disk or another writer changed it; run again",
+        f"{job.writer.address(key)} does not hold what was written: {what}; the disk or another writer changed it; run again",
         kind="io",
         key=key,
     )

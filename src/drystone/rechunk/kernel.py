@@ -35,12 +35,12 @@ from drystone.rechunk.copying import copy_region
 from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, load_plan
 from drystone.rechunk.receipts import ReceiptLog
 from drystone.rechunk.streaming import steps_of, stream_shard
+from drystone.rechunk.writer import ObjectTarget, TargetOpener, TargetWriter
 from drystone.storage.address import Places
 from drystone.storage.stamp import Stamp
-from drystone.storage.store import Store
 from drystone.table.table import ReferenceTable, TablePin
 
-__all__ = ["TaskJob", "run_task"]
+__all__ = ["TaskDone", "TaskJob", "run_task"]
 
 _MAX_SOURCES = 4096
 
@@ -59,12 +59,23 @@ class TaskJob:
         Table version to read references from; or, within one process, any row source.
     fingerprint
         Of the plan: a worker that finds another plan stops.
+    target
+        What tasks write through; None: objects where the plan says.
     """
 
     places: Places
     run: str
     rows: TablePin | RowSource
     fingerprint: str
+    target: TargetOpener | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDone:
+    """What a task gives back: its receipt, and the changes that the driver must take for it to count."""
+
+    receipt: Receipt
+    changes: bytes = b""
 
 
 class _Context:
@@ -81,7 +92,7 @@ class _Context:
             )
         self.plan: RechunkPlan = plan
         self.rows: RowSource = ReferenceTable.at(job.rows) if isinstance(job.rows, TablePin) else job.rows
-        self.target, self.prefix = job.places.resolve(plan.target)
+        self._target, self._places = job.target or ObjectTarget(plan.target), job.places
         self.log = ReceiptLog(store, key)
         # one for all tasks of the process: they share its threads and its bytes in flight
         self.fetcher = Fetcher(
@@ -101,10 +112,14 @@ class _Context:
             self._bases[a.layout.path] = a.base()
         return self._bases[a.layout.path]
 
-    def target_cells(self, layout: TargetLayout) -> tuple[tuple[int, ...], Edges]:
+    def writer(self) -> TargetWriter:
+        """For one task."""
+        return self._target.open(self._places)
+
+    def target_cells(self, writer: TargetWriter, layout: TargetLayout) -> tuple[tuple[int, ...], Edges]:
         """Shape and write cells of an array as they are in the target."""
         if layout.path not in self._cells:
-            self._cells[layout.path] = _read_cells(self.target, self.prefix, layout)
+            self._cells[layout.path] = _read_cells(writer, layout)
         return self._cells[layout.path]
 
     @contextmanager
@@ -149,21 +164,21 @@ def _context(job: TaskJob) -> _Context:
         return _contexts[key]
 
 
-def _read_cells(store: Store, prefix: str, layout: TargetLayout) -> tuple[tuple[int, ...], Edges]:
-    key = "/".join(p for p in (prefix, layout.key, "zarr.json") if p)
+def _read_cells(writer: TargetWriter, layout: TargetLayout) -> tuple[tuple[int, ...], Edges]:
+    key = f"{layout.key}/zarr.json".lstrip("/")
     try:
-        document = json.loads(store.get(key))
+        document = json.loads(writer.get(key))
     except StorageError as error:
         if error.kind != "not-found":
             raise
         raise PlanError(
-            f"{store.url}/{key} is not there: the target was removed while the run wrote it; run again",
+            f"{writer.address(key)} is not there: the target was removed while the run wrote it; run again",
             kind="target-missing",
         ) from error
     return tuple(document["shape"]), read_chunk_grid_v3(document["chunk_grid"])
 
 
-def run_task(job: TaskJob, index: int) -> Receipt:
+def run_task(job: TaskJob, index: int) -> TaskDone:
     """Do one task and record its receipt.
 
     Parameters
@@ -175,7 +190,7 @@ def run_task(job: TaskJob, index: int) -> Receipt:
 
     Returns
     -------
-    The receipt, already durable in the run's folder.
+    The receipt, already durable in the run's folder, and the changes.
 
     Raises
     ------
@@ -187,7 +202,8 @@ def run_task(job: TaskJob, index: int) -> Receipt:
     context = _context(job)
     a, local = context.plan.locate(index)
     task = context.plan.task_of(a, local, context.base(a))
-    shape, cells = context.target_cells(a.layout)
+    writer = context.writer()
+    shape, cells = context.target_cells(writer, a.layout)
     wanted = read_chunk_grid_v3(chunk_grid_v3(a.layout.edges, a.layout.shape))
     if shape != a.layout.shape or cells != wanted:
         raise PlanError(
@@ -200,7 +216,7 @@ def run_task(job: TaskJob, index: int) -> Receipt:
     _reset_peak()
     fetcher = context.fetcher
     read, decoded = fetcher.bytes_read, fetcher.bytes_decoded
-    objects = _written(context, a, task)
+    objects = _written(context, writer, a, task)
     sources = a.sources(task.start, task.stop)
     receipt = Receipt(
         task.task_id,
@@ -217,26 +233,27 @@ def run_task(job: TaskJob, index: int) -> Receipt:
         peak_rss(),
         context.log.worker,
     )
+    changes = writer.changes()
     context.log.append(receipt)
-    return receipt
+    return TaskDone(receipt, changes)
 
 
-def _written(context: _Context, a: ArrayPlan, task: Task) -> tuple[StoredObject, ...]:
+def _written(context: _Context, writer: TargetWriter, a: ArrayPlan, task: Task) -> tuple[StoredObject, ...]:
     """Read, encode and put a task's region, whole or step by step; or copy it as it is encoded."""
     if a.tasks.copies:
-        return copy_region(context.target, context.prefix, a, (task.start, task.stop), context.fetcher)
+        return copy_region(writer, a, (task.start, task.stop), context.fetcher)
 
     def read(start: tuple[int, ...], stop: tuple[int, ...], slab: NDArray[np.generic]) -> None:
         context.fetcher.read_box(a.array, start, stop, out=slab)
 
-    target, threads, stream, dtype = (context.target, context.prefix, a.layout), a.tasks.threads, a.tasks.stream, a.array.dtype
+    layout, threads, stream, dtype = a.layout, a.tasks.threads, a.tasks.stream, a.array.dtype
     if stream is not None:
         first = next(steps_of(task.start, task.stop, stream))
         with context.slab(*first, dtype) as one, context.slab(*first, dtype) as other:
-            return (stream_shard(*target, read, (one, other), task.start, task.stop, stream, threads),)
+            return (stream_shard(writer, layout, read, (one, other), task.start, task.stop, stream, threads),)
     with context.slab(task.start, task.stop, dtype) as slab:
         read(task.start, task.stop, slab)
-        return write_region(*target, slab, task.start, threads)
+        return write_region(writer, layout, slab, task.start, threads)
 
 
 def _reset_peak() -> None:

@@ -22,7 +22,7 @@ from drystone.model.task import StoredObject
 from drystone.plan.layout import TargetLayout
 from drystone.rechunk.cells import Batch, batches_of
 from drystone.rechunk.shard import ChunkEncoder, shard_index
-from drystone.storage.store import Store
+from drystone.rechunk.writer import TargetWriter
 
 __all__ = ["steps_of", "stream_shard"]
 
@@ -57,8 +57,7 @@ class _Shard:
 
 
 def stream_shard(
-    store: Store,
-    prefix: str,
+    writer: TargetWriter,
     layout: TargetLayout,
     read: Reader,
     buffers: tuple[Slab, Slab],
@@ -71,8 +70,8 @@ def stream_shard(
 
     Parameters
     ----------
-    store, prefix
-        Target: keys are ``prefix`` and the layout's key of the shard.
+    writer
+        Of the target.
     layout
         Of the target array, sharded.
     read
@@ -92,15 +91,14 @@ def stream_shard(
     """
     cell = tuple(d.index_to_chunk(a) for d, a in zip(layout.cells.dimensions, start, strict=True))
     key = layout.cell_key(cell)
-    full = f"{prefix}/{key}" if prefix else key
     shard = _Shard(layout, cell)
     pieces = _pieces(layout, shard, read, buffers, steps_of(start, stop, stream), threads)
     try:
         first = next(pieces, None)
         if first is None:
-            store.delete(full)  # an earlier run with other values may have left one
+            writer.delete(key)
             return StoredObject(key, -1, 0)
-        store.put(full, itertools.chain((first,), pieces, _last(shard)))
+        writer.put(key, itertools.chain((first,), pieces, _last(shard)))
     except Exception:
         if shard.error is not None:
             raise shard.error from None  # an object store wraps what its source of bytes raises

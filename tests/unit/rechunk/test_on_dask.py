@@ -12,8 +12,7 @@ from services.rechunk_run import prepare_run, write_granules
 
 from drystone.execute.engine import run_windowed
 from drystone.model.options import ExecutionOptions, OutputOptions
-from drystone.model.task import Receipt
-from drystone.rechunk.kernel import run_task
+from drystone.rechunk.kernel import TaskDone, run_task
 
 OUTPUT = OutputOptions("store", "zarr", "out:s", chunks={"d0": 4, "d1": 8, "d2": 8}, shards={"d0": 8, "d1": 16, "d2": 16})
 
@@ -27,10 +26,11 @@ def test_killed_workers_leave_no_trace(tmp_path: Path) -> None:
     assert run.plan.n_tasks >= 8
     killed: set[str] = set()
 
-    def on_done(_: int, receipt: Receipt) -> None:
-        if len(killed) < 2 and receipt.worker not in killed:
-            killed.add(receipt.worker)
-            os.kill(int(receipt.worker.split("-")[-2]), signal.SIGKILL)
+    def on_done(_: int, done: TaskDone) -> None:
+        worker = done.receipt.worker
+        if len(killed) < 2 and worker not in killed:
+            killed.add(worker)
+            os.kill(int(worker.split("-")[-2]), signal.SIGKILL)
 
     failed: list[object] = []
     options = ExecutionOptions("local", workers=2, memory_per_worker=2_000_000_000)

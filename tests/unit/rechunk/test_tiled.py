@@ -112,7 +112,7 @@ def test_the_store_holds_what_numpy_says(tmp_path: Path) -> None:
     mosaic = Mosaic(tmp_path / "raw")
     run = Run(tmp_path, mosaic)
     assert run.plan.n_tasks == 4
-    receipts = [run_task(run.job, i) for i in range(run.plan.n_tasks)]
+    receipts = [run_task(run.job, i).receipt for i in range(run.plan.n_tasks)]
     publish(run.store, "s", [run.layout], [GroupSpec("/")])
     read = zarr.open_group(str(tmp_path / "out" / "s"), mode="r")["v"]
     assert isinstance(read, zarr.Array)
