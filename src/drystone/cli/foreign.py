@@ -119,10 +119,10 @@ def icechunk_arrays(store: Store) -> Iterator[ArrayDrawing]:
     from zarr.core.buffer import default_buffer_prototype
     from zarr.core.sync import sync
 
-    from drystone.emit.icechunk_repo import storage
+    from drystone.storage.repository import repository_storage
 
     try:
-        session = icechunk.Repository.open(storage(store, "")).readonly_session("main")
+        session = icechunk.Repository.open(repository_storage(store, "")).readonly_session("main")
     except icechunk.IcechunkError as error:
         first = str(error).strip().splitlines()[0]
         raise ConfigError(

@@ -9,7 +9,6 @@ Readers of a repository see the old state or the new one; a run that fails leave
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,11 +31,10 @@ from drystone.emit.documents import (
     strict_json,
 )
 from drystone.emit.gaps import gap_chunks
-from drystone.emit.icechunk_count import count_chunks, run_in_zarr
-from drystone.emit.icechunk_repo import containers_differ, open_or_create, repository_config, storage
-from drystone.emit.icechunk_staging import MAIN, Staging
+from drystone.emit.icechunk_repo import containers_differ, repository_config
+from drystone.emit.icechunk_staging import Staging
 from drystone.emit.layout import ConstantChunks
-from drystone.emit.ledger import LEDGER_GROUP, Ledger
+from drystone.emit.ledger import Ledger
 from drystone.emit.native import native_chunks
 from drystone.emit.proof import proof
 from drystone.errors import ConfigError, StorageError
@@ -44,29 +42,24 @@ from drystone.model.chunk_rows import State
 from drystone.model.placement import Combined
 from drystone.model.release import OutputIdentity
 from drystone.protocols import PublicRoot, ReferenceView
+from drystone.storage.repository import (
+    LEDGER_GROUP,
+    MAIN,
+    last_fingerprint,
+    open_or_create,
+    repository_errors,
+    repository_storage,
+)
+from drystone.storage.repository_count import count_chunks, run_in_zarr
 from drystone.storage.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import icechunk
 
 __all__ = ["IcechunkEmitter"]
 
 _FORM = "icechunk"
 _ZSTD = Codec.of("zstd", level=3)
-
-
-# the system's words in Icechunk's errors: kind and remedy
-_FULL = ("no-space", "nothing was published: free some space (or inodes) and run again")
-_DENIED = ("no-permission", "nothing was published")
-_CAUSES = {
-    "No space left": _FULL,
-    "uota exceeded": _FULL,
-    "File too large": ("no-space", "nothing was published: a file would exceed the size limit (ulimit -f)"),
-    "ermission denied": _DENIED,
-    "Read-only file system": _DENIED,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +106,10 @@ class IcechunkEmitter:
         ledger = Ledger.of(view, good, f"{options.get('checksums', 'auto')} {settings(options)}")
         roots = _roots_in_use(view, ledger)
         address = f"{target.url}/{key}"
-        with _errors(address):
-            place = storage(target, key)
+        with repository_errors(address):
+            place = repository_storage(target, key)
             repo = open_or_create(place, repository_config(roots, good))
-            found = _last_fingerprint(repo, address)
+            found = last_fingerprint(repo, address)
             if found == ledger.fingerprint:
                 if containers_differ(repo, roots):
                     check()
@@ -155,27 +148,6 @@ def _roots_in_use(view: ReferenceView, ledger: Ledger) -> tuple[PublicRoot, ...]
     return tuple(r for r in view.public_roots() if r.name in used)
 
 
-@contextmanager
-def _errors(address: str) -> Iterator[None]:
-    """Icechunk's errors as ours."""
-    import icechunk
-
-    try:
-        yield
-    except icechunk.ConflictError as error:
-        raise StorageError(
-            f"{address}: another writer committed meanwhile, so nothing was committed; run again",
-            kind="conflict",
-            target=address,
-        ) from error
-    except icechunk.IcechunkError as error:
-        text = str(error).strip() or type(error).__name__
-        kind, remedy = next((v for words, v in _CAUSES.items() if words in text), ("icechunk", "nothing was published"))
-        raise StorageError(
-            f"{address}: Icechunk failed: {text.splitlines()[0]}; {remedy}", kind=kind, target=address
-        ) from error
-
-
 def _reconfigured(
     place: icechunk.Storage, repo: icechunk.Repository, roots: tuple[PublicRoot, ...], good: Mapping[str, Layout]
 ) -> icechunk.Repository:
@@ -186,25 +158,6 @@ def _reconfigured(
     repo = icechunk.Repository.open(place, config=config)
     repo.save_config()
     return repo
-
-
-def _last_fingerprint(repo: icechunk.Repository, address: str) -> str | None:
-    """The fingerprint in the newest ledger; None for an empty repository."""
-    import zarr
-
-    store = repo.readonly_session(MAIN).store
-    if run_in_zarr(store.is_empty("")):
-        return None
-    try:
-        group = zarr.open_group(store, path=LEDGER_GROUP, mode="r", zarr_format=3)
-    except FileNotFoundError as error:
-        raise ConfigError(
-            f"{address} is a repository that drystone did not write (it has no {LEDGER_GROUP}), and its content would be "
-            "replaced; name another target",
-            kind="target-foreign",
-            target=address,
-        ) from error
-    return str(group.attrs.get("fingerprint"))
 
 
 def _put(store: icechunk.IcechunkStore, key: str, data: bytes) -> None:

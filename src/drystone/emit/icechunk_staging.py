@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from drystone.errors import StorageError
+from drystone.storage.repository import MAIN, is_tip
 
 if TYPE_CHECKING:
     import icechunk
 
-__all__ = ["MAIN", "Staging", "is_tip"]
+__all__ = ["Staging"]
 
-MAIN = "main"
 _BRANCH = "drystone-staging"  # holds commits until they are proved; readers of main never see it before
 PART_REFERENCES = 2_000_000
 
@@ -81,14 +80,3 @@ class Staging:
         self._repo.reset_branch(MAIN, snapshot, from_snapshot_id=self.tip)
         is_tip(icechunk.Repository.open(place), MAIN, snapshot)
         self._repo.delete_branch(_BRANCH)
-
-
-def is_tip(repo: icechunk.Repository, branch: str, snapshot: str) -> None:
-    """See that a branch ends where it was put: on folders Icechunk loses changes of concurrent writers without a word."""
-    if repo.lookup_branch(branch) != snapshot:
-        raise StorageError(
-            f"the commit {snapshot} is not in the repository's history (branch {branch}): another process committed to it at "
-            "the same time; run again with one writer only",
-            kind="commit-lost",
-            snapshot=snapshot,
-        )

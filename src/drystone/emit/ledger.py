@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from drystone.model.placement import Combined
 from drystone.protocols import ReferenceView
 
-__all__ = ["LEDGER_GROUP", "Ledger"]
+__all__ = ["Ledger"]
 
-LEDGER_GROUP = "drystone_ledger"
 _LAYOUT = 2  # of references, native chunks and ledger; a change of any of them makes a new commit
 
 

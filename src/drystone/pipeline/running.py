@@ -14,7 +14,6 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import cast
 
 from drystone import registry
-from drystone.emit.icechunk_repo import sweep_unborn
 from drystone.emit.view import TableView
 from drystone.errors import ConsentNeeded
 from drystone.model.options import ArchiveConfig
@@ -31,6 +30,7 @@ from drystone.pipeline.targets import claim_targets
 from drystone.pipeline.verifying import local_path, location_of, verified_text, verify_one
 from drystone.protocols import Emitter
 from drystone.publish.lease import Lease
+from drystone.storage.repository import sweep_unborn
 
 __all__ = ["OutputReport", "RunReport", "run_archive"]
 

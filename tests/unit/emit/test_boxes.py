@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from zarr.core.sync import sync
 
 from drystone.emit.boxes import ReferenceWriter, checksum_of
-from drystone.emit.icechunk_repo import manifest_windows
 from drystone.errors import StorageError
 from drystone.model.chunk_rows import RowBatch
 from drystone.protocols import PublicRoot
+from drystone.storage.repository import manifest_windows
 from drystone.storage.stamp import Stamp
 
 RAW = frozenset({"raw"})

@@ -18,13 +18,13 @@ from services.emit_archive import HandArchive, hand_archive
 from services.s3 import Bucket
 
 from drystone.emit.icechunk import IcechunkEmitter
-from drystone.emit.ledger import LEDGER_GROUP
 from drystone.errors import ConfigError, GranuleChanged, LeaseError, StorageError, UnsupportedError
 from drystone.model.chunk_rows import State
 from drystone.model.placement import Combined
 from drystone.storage.address import Places
 from drystone.storage.local import LocalStore
 from drystone.storage.remote import RemoteStore
+from drystone.storage.repository import LEDGER_GROUP
 from drystone.storage.store import Place
 
 
