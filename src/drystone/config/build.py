@@ -133,7 +133,13 @@ def _output(kind: str, values: Mapping[str, object]) -> OutputOptions:
         coverage=cast(bool, values.get("coverage", False)),
         mode=cast(Literal["auto", "repack", "rechunk"], values.get("mode", "auto")),
         portable=cast(bool, values.get("portable", False)),
+        round={k: _rounding(v) for k, v in mapping_of(values.get("round")).items()},
     )
+
+
+def _rounding(value: object) -> tuple[Literal["keepbits", "digits"], int]:
+    [(way, number)] = mapping_of(value).items()
+    return cast(Literal["keepbits", "digits"], way), cast(int, number)
 
 
 def _read(name: str, sizes: Mapping[str, object]) -> ReadPattern:

@@ -14,8 +14,9 @@ from drystone.config.combine_keys import COMBINE, DIMENSION, NAMES, VERSIONS
 from drystone.config.kinds import INVALID, Choice, Either, Integer, Kind, Parsed, Schema, Size, Text, Truth
 from drystone.config.nodes import Node
 from drystone.config.problem import Report
-from drystone.config.sections import Key, ListOf, MapOf, OneKey, Section, Variants
+from drystone.config.sections import Key, ListOf, MapOf, Section, Variants
 from drystone.config.units import SHARE_PATTERN, parse_share
+from drystone.config.value_keys import CODEC, VALUE_KEYS
 from drystone.model.sizes import parse_size
 
 __all__ = ["ROOT", "UNBALANCED"]
@@ -146,40 +147,6 @@ ARCHIVE = Section(
     later=("representations",),
 )
 
-LEVELS = (Integer(0, 9), Integer(-131072, 22))
-_CNAME = Choice(
-    ("zstd", "lz4", "lz4hc", "zlib", "blosclz"), refused={"snappy": "numcodecs builds its blosc without snappy; lz4 is like it"}
-)
-CODECS: Final = {
-    "blosc": Section(
-        "blosc's parameters",
-        (
-            Key("cname", _CNAME, "Compressor inside.", "zstd"),
-            Key("level", LEVELS[0], "Effort.", "3"),
-            Key("clevel", LEVELS[0], "Another word for level."),
-            Key(
-                "shuffle",
-                Choice(("auto", "noshuffle", "none", "shuffle", "bitshuffle")),
-                "auto: by the element's size; none: noshuffle.",
-                "auto",
-            ),
-            Key("blocksize", Integer(0, (1 << 31) - 1), "Bytes of a block inside; 0: blosc chooses.", "0"),
-        ),
-        elsewhere={"typesize": "it is the size of each array's own elements"},
-    ),
-    "zstd": Section(
-        "zstd's parameters",
-        (
-            Key("level", LEVELS[1], "Effort; below 0: less, and faster.", "3"),
-            Key("checksum", Truth(), "Whether each chunk carries a checksum of its content.", "false"),
-        ),
-    ),
-    "gzip": Section("gzip's parameters", (Key("level", LEVELS[0], "Effort.", "5"),)),
-    "none": Section("none, which has no parameters", ()),
-    "source": Section("source, which has no parameters", ()),
-}
-CODEC = OneKey("a codec", CODECS, later=("lz4", "zlib", "crc32c", "shuffle", "bz2", "lzma"))
-
 EDGE = _Edge((Integer(1), Choice(("all",))))
 STORE_EDGE = _Edge((Integer(1), Choice(("all", "months", "years"))))
 BUDGET = Size(as_text=True)
@@ -279,7 +246,8 @@ OUTPUTS: Final = Variants(
             ),
             later=("mode",),
             elsewhere={
-                k.name: f"{k.name} is for store outputs: a virtual one has the files' own" for k in (*_STORE_KEYS, _VALUES)
+                k.name: f"{k.name} is for store outputs: a virtual one has the files' own"
+                for k in (*_STORE_KEYS, _VALUES, *VALUE_KEYS)
             },
         ),
         "store": Section(
@@ -290,6 +258,7 @@ OUTPUTS: Final = Variants(
                 *_STORE_KEYS,
                 ARRAYS,
                 _VALUES,
+                *VALUE_KEYS,
                 _STORE_GRID,
                 _COVERAGE,
                 _MODE,
@@ -379,6 +348,7 @@ ROOT: Final = Section(
         **{k.name: f"write combine: {{{k.name}: …}}" for k in COMBINE.keys},
         **{k: f"write archive: {{{k}: …}}" for k in ("format", "versions")},
         **{k: f"{k} belongs to an output" for k in ("values", "grid", "crop", "coverage", "public")},
+        **{k.name: f"{k.name} belongs to a store output" for k in VALUE_KEYS},
         "cluster": "write execution: {cluster: …}",
         "workers": "write execution: {workers: …}",
         "output": "did you mean outputs? It takes a list",

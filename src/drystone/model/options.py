@@ -218,6 +218,9 @@ class OutputOptions:
         encoded anew; ``auto``: copied where the chunks and codecs wished for are the granules' own.
     portable
         For copied chunks: with codecs of Zarr v3 itself alone; zlib's streams are framed as gzip's.
+    round
+        For stores: array's name or path to how its floating-point values are rounded before they are stored: mantissa bits or
+        decimal digits kept. ``"*"``: every floating-point array that is neither a coordinate nor bounds nor a time.
     """
 
     kind: Literal["virtual", "store"]
@@ -234,6 +237,7 @@ class OutputOptions:
     coverage: bool = False
     mode: Literal["auto", "repack", "rechunk"] = "auto"
     portable: bool = False
+    round: Mapping[str, tuple[Literal["keepbits", "digits"], int]] = field(default_factory=dict)
 
     @property
     def emitted(self) -> dict[str, object]:

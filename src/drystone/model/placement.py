@@ -15,6 +15,7 @@ from drystone.model.array import ArraySpec, GroupSpec, dtype_from_json, dtype_to
 from drystone.model.attributes import Attributes
 from drystone.model.placements import Placements, Tile
 from drystone.model.recode import Recode
+from drystone.model.rounding import Loss, Rounding
 
 __all__ = ["Combined", "CombinedArray", "Equal", "Picked", "Placements", "Tile"]
 
@@ -82,6 +83,9 @@ class CombinedArray:
     fixed
         Axes of the granules' own array that the whole lacks, ascending, each with the place taken: chunks have one element
         there, and only those of that place count. The variants lack these axes too.
+    rounding, loss
+        How a store rounds the values that it writes, and how far they may then be from the granules' (other losses included).
+        None: not at all. They say nothing of how the array is read, so they are not in its JSON.
     """
 
     path: str
@@ -101,6 +105,8 @@ class CombinedArray:
     recodes: tuple[Recode | None, ...] = ()
     picked: Picked | None = None
     fixed: tuple[tuple[int, int], ...] = ()
+    rounding: Rounding | None = None
+    loss: Loss | None = None
 
     @property
     def holder(self) -> CombinedArray:

@@ -35,12 +35,12 @@ def _output_json(o: OutputPlan) -> dict[str, object]:
         "form": o.output.form,
         "kind": o.output.kind,
         "tasks": sum(a.tasks.n_tasks for a in o.arrays if a.tasks is not None),
-        "arrays": [_array_json(a) for a in o.arrays],
+        "arrays": [_array_json(a, o.combined.array(a.path)) for a in o.arrays],
         "notes": list(o.notes()),
     }
 
 
-def _array_json(a: PlannedArray) -> dict[str, object]:
+def _array_json(a: PlannedArray, array: CombinedArray) -> dict[str, object]:
     return {
         "path": a.path,
         "mode": a.mode,
@@ -50,6 +50,7 @@ def _array_json(a: PlannedArray) -> dict[str, object]:
         "source_chunks": a.source_chunks,
         "encoded_bytes": a.encoded_bytes,
         "raw_bytes": a.raw_bytes,
+        "loss": None if array.loss is None else array.loss.to_json(),
         "chunk": None if a.layout is None else list(a.layout.chunk),
         "shard": None if a.layout is None or a.layout.shard is None else list(a.layout.shard),
         "ways": None if a.ways is None else a.ways.to_json(),
@@ -103,6 +104,10 @@ def _way_lines(a: PlannedArray, ways: Ways, array: CombinedArray) -> list[str]:
     return [*lines, f"    chosen: {ways.why}", *(f"    advice: {text}" for text in ways.advice)]
 
 
+def _loss_lines(array: CombinedArray) -> list[str]:
+    return [] if array.loss is None else [f"    loses precision: {array.loss.text}"]
+
+
 def _array_lines(a: PlannedArray, array: CombinedArray) -> list[str]:
     dims = " × ".join(f"{d} {n}" for d, n in zip(array.dims, a.shape, strict=True)) or "scalar"
     head = f"  {a.path}  ({dims}) {a.dtype}"
@@ -112,7 +117,7 @@ def _array_lines(a: PlannedArray, array: CombinedArray) -> list[str]:
         virtual = f"    virtual: {a.source_chunks:,} references to {size_text(a.encoded_bytes)}, no bytes move"
         return [head, virtual, *(f"    {line}" for line in reads_lines(a.reads))]
     if a.mode == "driver" or a.layout is None or a.tasks is None:
-        return [head, "    written whole by the driver"]
+        return [head, "    written whole by the driver", *_loss_lines(array)]
     t = a.tasks
     step = "" if t.stream is None else f", {t.stream[1]} along {array.dims[t.stream[0]]} at a time"
     cell = _sizes_text(a.layout)
@@ -137,6 +142,7 @@ def _array_lines(a: PlannedArray, array: CombinedArray) -> list[str]:
             f"    reads {size_text(a.encoded_bytes * t.amplification)} (each source chunk {t.amplification:.3g} times), "
             f"decodes {size_text(a.raw_bytes * t.amplification)}, no temporary copy"
         ),
+        *_loss_lines(array),
     ]
     lines += _time_lines(a)
     if a.ways is not None:

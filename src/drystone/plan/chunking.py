@@ -66,8 +66,9 @@ def whole_layout(array: CombinedArray, output: OutputOptions) -> TargetLayout:
     chunk = tuple(max(n, 1) for n in array.shape)
     codecs = target_codecs(output.codecs, array.dtype)
     return TargetLayout(
-        array.path, array.dims, array.shape, array.dtype, chunk, None, codecs, _stored_fill(array), array.attributes
-    )
+        array.path, array.dims, array.shape, array.dtype, chunk, None, codecs, _stored_fill(array), array.attributes,
+        rounding=array.rounding,
+    )  # fmt: skip
 
 
 def target_layout(
@@ -121,6 +122,7 @@ def target_layout(
         _stored_fill(array),
         array.attributes,
         tuple(spans.get(d) for d in range(len(chunk))) if spans else (),
+        array.rounding,
     )
 
 

@@ -10,6 +10,7 @@ from drystone.model.options import OutputOptions
 from drystone.model.placement import Combined, CombinedArray
 from drystone.plan.coverage import with_coverage
 from drystone.plan.cutting import cut_grid
+from drystone.plan.precision import with_rounding
 from drystone.plan.values import decoded, packed_or_refuse
 
 __all__ = ["form_of", "has_data", "read_form", "refuse_asked"]
@@ -20,8 +21,10 @@ def form_of(combined: Combined, output: OutputOptions) -> Combined:
 
     Raises
     ------
-    UnsupportedError
+    CombineError
         ``values: packed`` and granules that have no exact common packing.
+    ConfigError
+        What an output wishes for an array that it names, that array cannot be.
 
     Examples
     --------
@@ -36,6 +39,7 @@ def form_of(combined: Combined, output: OutputOptions) -> Combined:
         whole = replace(combined, by_era=None)
         if change is not None:
             whole = replace(whole, arrays=tuple(a if a.path in whole.coordinates else change(a) for a in whole.arrays))
+        whole = with_rounding(whole, output)
     return with_coverage(whole) if output.coverage else whole
 
 

@@ -15,6 +15,7 @@ from drystone.grid.chunk_grid import ChunkGrid
 from drystone.grid.dimension import DimensionGrid, RectilinearDimension, RegularDimension
 from drystone.model.array import dtype_from_json, dtype_to_json
 from drystone.model.attributes import Attributes
+from drystone.model.rounding import Rounding
 
 __all__ = ["TargetLayout"]
 
@@ -43,6 +44,8 @@ class TargetLayout:
         For each axis the edges of its write cells where they differ (months), None where they are equal; ``()`` where they
         are equal on every axis. On such an axis ``chunk`` or ``shard`` has the largest. A shard's inner chunks are always
         of one shape.
+    rounding
+        How values lose precision before they are encoded; None: they do not.
 
     Examples
     --------
@@ -65,6 +68,7 @@ class TargetLayout:
     fill: bytes
     attributes: Attributes = field(default_factory=Attributes)
     sizes: tuple[tuple[int, ...] | None, ...] = ()
+    rounding: Rounding | None = None
 
     def __post_init__(self) -> None:
         if not len(self.dims) == len(self.shape) == len(self.chunk):
@@ -170,6 +174,7 @@ class TargetLayout:
                 "fill": self.fill.hex(),
                 "attributes": self.attributes.to_json(),
                 "sizes": self.sizes,
+                "rounding": None if self.rounding is None else self.rounding.to_json(),
             },
             ensure_ascii=False,
         )
@@ -189,4 +194,5 @@ class TargetLayout:
             bytes.fromhex(d["fill"]),
             Attributes.from_json(d["attributes"]),
             tuple(None if e is None else tuple(e) for e in d["sizes"]),
+            Rounding.from_json(d["rounding"]),
         )

@@ -109,6 +109,8 @@ def options_problem(array: CombinedArray, output: OutputOptions) -> str | None:
     With ``mode: auto`` only what the user wished is copied: chunks and codecs must be named, or called ``source``.
     """
     given = output.chunks
+    if array.rounding is not None:
+        return "its values are rounded"
     if output.mode == "auto" and not (given and output.codecs):
         return "chunks and codecs are not both given (the granules' own are called `source`)"
     if given.get("*", "source") != "source":

@@ -34,7 +34,7 @@ from drystone.storage.store import Store
 
 __all__ = ["ArrayPlan", "RechunkPlan", "content_digests", "encoder_versions", "load_plan", "resumed_plan", "write_plan"]
 
-_VERSION = 4
+_VERSION = 5
 # changes when this package makes other bytes of the same values
 _FORM = "drystone-shards-1"
 _COLUMNS = ("granule_id", "src_offset", "count", "dest", "variant", "tile")
@@ -124,6 +124,9 @@ class ArrayPlan:
             whole.append([array.inner, array.new_axes])
         if lay.sizes:
             whole.append(["sizes", lay.sizes])
+        if lay.rounding is not None:
+            kept = array.attributes.get("missing_value")  # beside _FillValue and the fill, what rounding leaves alone
+            whole.append(["rounding", lay.rounding.to_json(), None if kept is None else kept.to_json()])
         if array.fixed:
             whole.append(["fixed", array.fixed])
         if array.picked is not None:

@@ -5,6 +5,9 @@ A shard is its present inner chunks in C order of their coordinates, then the in
 the CRC-32C of those numbers. The order is fixed and every codec runs with one thread a call, so the same values make the
 same bytes every time.
 
+Where an array is stored with less precision, each block is rounded in a thread's own buffer just before it is encoded: the slab
+it comes from stays as it is, and no pass over memory is added.
+
 An inner chunk whose every element has exactly the fill's bits is left out. Bits, not values: -0.0 is not 0.0 here, and a NaN
 with a payload is not the fill's NaN, or values would change on the way.
 """
@@ -20,7 +23,9 @@ from google_crc32c import extend, value
 from numpy.typing import NDArray
 
 from drystone.codecs.encode import encode_chunk, encoder_of
+from drystone.model.rounding import elements
 from drystone.plan.layout import TargetLayout
+from drystone.plan.sentinels import missing_of
 
 __all__ = ["ABSENT", "ChunkEncoder", "checksum", "shard_index", "shard_parts"]
 
@@ -51,6 +56,8 @@ class ChunkEncoder:
         self._dtype = layout.stored_dtype
         self._fill = layout.fill_scalar
         self._encode_bytes = encoder_of(layout.codecs, self._dtype.itemsize)
+        self._rounding = layout.rounding
+        self._kept = _kept(layout)
         self._local = threading.local()
 
     def encode(self, block: NDArray[np.generic], shape: tuple[int, ...] | None = None) -> bytes | None:
@@ -67,7 +74,7 @@ class ChunkEncoder:
         shape = shape or layout.chunk
         if self._dtype.kind == "T":
             return self._encode_text(block, shape)
-        if block.shape == shape and block.dtype == self._dtype and block.flags.c_contiguous:
+        if self._rounding is None and block.shape == shape and block.dtype == self._dtype and block.flags.c_contiguous:
             stored = block
         else:
             stored = self._scratch(shape)
@@ -76,6 +83,8 @@ class ChunkEncoder:
             # without axes, indexing would take the one element out of its array
             part = stored[tuple(slice(0, n) for n in block.shape)] if block.shape else stored
             _copy(part, block)
+        if self._rounding is not None:
+            self._rounding.apply(stored, self._kept)
         raw = stored.reshape(-1).view(np.uint8) if stored.size else np.zeros(0, np.uint8)
         if _all_fill(raw, layout.fill):
             return None
@@ -96,6 +105,13 @@ class ChunkEncoder:
         if not any(block.reshape(-1).tolist()):
             return None
         return encode_chunk(block, self._layout.codecs, self._dtype)
+
+
+def _kept(layout: TargetLayout) -> NDArray[np.generic]:
+    """Numbers that rounding leaves alone: those that say missing, and what unwritten cells read as."""
+    if layout.rounding is None:
+        return np.zeros(0, layout.dtype)
+    return elements((*(missing_of(layout.attributes, layout.dtype) or ()), layout.fill_scalar.tobytes()), layout.dtype)
 
 
 def _copy(out: NDArray[np.generic], block: NDArray[np.generic]) -> None:

@@ -23,10 +23,12 @@ else:
     # the witness's copies beside this one, or the package's
     compare, instants = (importlib.import_module(f"{__name__.removesuffix('meaning')}{n}") for n in ("compare", "instants"))
 
-__all__ = ["Coding", "differs", "missing", "problems", "published", "stored"]
+__all__ = ["Coding", "differs", "missing", "problems", "published", "stored", "within"]
 
 type Array = np.ndarray[Any, np.dtype[Any]]
 type Plain = dict[str, Any]
+type Bound = tuple[float, float]
+"""Most that a published value is off: as a share of it, and beside that."""
 
 _ULPS = 4
 _TIME = ("units", "calendar")
@@ -167,7 +169,29 @@ def missing(raw: Array, coding: Coding) -> Array:
     return coding.gone(coding.view(raw))
 
 
-def differs(ours: Array, mine: Coding, theirs: Array, their: Coding) -> Array:
+def within(ours: Array, mine: Coding, theirs: Array, their: Coding, bound: Bound) -> Array:
+    """Where two native arrays hold data on both sides, no further apart than a stated loss, bool.
+
+    Examples
+    --------
+    >>> plain = Coding.of({"_FillValue": [-9.0]})
+    >>> ours, theirs = np.array([1.5, 2.0, -9.0, np.inf]), np.array([1.4, 1.4, -9.1, np.inf])
+    >>> within(ours, plain, theirs, plain, (0.125, 0.0)).tolist()
+    [True, False, False, False]
+    """
+    data = np.isfinite(ours) & np.isfinite(theirs) & ~mine.gone(mine.view(ours)) & ~their.gone(their.view(theirs))
+    data[data] = _near(ours[data].astype(np.float64), theirs[data].astype(np.float64), bound)
+    return np.asarray(data, bool)
+
+
+def _near(x: Array, y: Array, bound: Bound) -> Array:
+    """Where doubles are no further apart than ``bound`` says of the second; their difference is exact where they are near."""
+    relative, absolute = bound
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(np.abs(x - y) <= relative * np.abs(y) + absolute, bool)
+
+
+def differs(ours: Array, mine: Coding, theirs: Array, their: Coding, bound: Bound = (0.0, 0.0)) -> Array:
     """Where two native arrays of one shape mean different things, bool.
 
     Parameters
@@ -176,6 +200,8 @@ def differs(ours: Array, mine: Coding, theirs: Array, their: Coding) -> Array:
         Published numbers and how they are read.
     theirs, their
         The granule's.
+    bound
+        What the published form was said to lose.
 
     Examples
     --------
@@ -196,21 +222,23 @@ def differs(ours: Array, mine: Coding, theirs: Array, their: Coding) -> Array:
     if mine.clock is not None and their.clock is not None:
         wrong[both] = instants.differs(a, mine.clock, b, their.clock, (mine.fractions, their.fractions))
     elif mine.packed or their.packed:
-        wrong[both] = _apart(a, mine, b, their)
+        wrong[both] = _apart(a, mine, b, their, bound)
     else:
         wrong[both] = _unequal(a, b)
+        if any(bound):
+            wrong &= ~within(ours, mine, theirs, their, bound)
     return wrong
 
 
-def _apart(a: Array, mine: Coding, b: Array, their: Coding) -> Array:
-    """Where unpacked numbers are more than a few units in the last place apart."""
+def _apart(a: Array, mine: Coding, b: Array, their: Coding, bound: Bound) -> Array:
+    """Where unpacked numbers are more than a few units in the last place and what was said to be lost apart."""
     with np.errstate(over="ignore", invalid="ignore"):
         x = mine.unpack(a) if mine.packed else a.astype(np.float64)
         y = their.unpack(b) if their.packed else b.astype(np.float64)
         size = np.maximum(np.abs(x), np.abs(y))
         if mine.packed:  # packed anew: a sum that cancels is as exact as what went into it
             size = np.maximum(size, max(abs(mine.offset or 0), abs(their.offset or 0)))
-        near = np.abs(x - y) <= _ULPS * np.spacing(size)
+        near = np.abs(x - y) <= _ULPS * np.spacing(size) + bound[0] * np.abs(y) + bound[1]
     return np.asarray(~(near | (x == y)), bool)
 
 

@@ -49,6 +49,8 @@ class ArrayReport:
     problems
         What is wrong besides values: the array is not there, its shape, type, dimensions or coding attributes differ, a
         granule could not be read. Each is a failure.
+    loss
+        What the form was said to lose of values, and each was compared within; empty: nothing.
     by_meaning
         Granules pack, date or mark missing values in different ways, so that decoded values were compared.
     """
@@ -61,6 +63,7 @@ class ArrayReport:
     first: Mismatch | None = None
     problems: tuple[str, ...] = ()
     by_meaning: bool = False
+    loss: str = ""
 
     @property
     def ok(self) -> bool:
@@ -154,6 +157,7 @@ class VerifyReport:
             if not decoded
             else f"bit for bit, or where granules are coded differently by meaning ({', '.join(decoded)})"
         )
+        exactly += "".join(f"; {a.path} within what it says to lose ({a.loss})" for a in self.arrays if a.loss)
         head = f"{how}: {what} equal, {exactly}" if not bad else f"{how}: {len(bad)} of {n} arrays differ, {what} compared"
         tail = [f"in no granule, so compared with none: {', '.join(self.made)}"] if self.made else []
         tail += [f"not compared: {', '.join(self.unverified)}"] if self.unverified else []

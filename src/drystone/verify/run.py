@@ -241,6 +241,7 @@ def _spec(a: CombinedArray, form: str, decoded: bool) -> dict[str, object]:
         "fill": None if gap is None else gap.hex(),
         "dtype": a.dtype.str if a.dtype.kind in "biuf" else None,
         "gap_missing": missing,
+        "loss": None if a.loss is None else a.loss.to_json(),
         "meaning": packed or any(a.recode(v) is not None for v in used.tolist()),
         "firsts": p.granule_id[np.sort(rows)].tolist(),
         "unkept": list(unkept_attributes(a.attributes, a.dtype)) if form in ZARR_V3_FORMS else [],

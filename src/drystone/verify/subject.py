@@ -180,6 +180,8 @@ def form_problems(node: Any, spec: dict[str, Any]) -> Iterator[str]:  # noqa: AN
     dims = getattr(node.metadata, "dimension_names", None) or dict(node.attrs).get("_ARRAY_DIMENSIONS") or []
     if list(dims) != spec["dims"] and spec["shape"]:
         yield f"published with the dimensions {list(dims)}, not {spec['dims']}"
+    if spec.get("loss") and not dict(node.attrs).get("precision_loss"):
+        yield "its values may be off, and no attribute precision_loss says so"
 
 
 def _bounded_by(attributes: Mapping[str, object], name: str) -> bool:

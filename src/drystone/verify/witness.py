@@ -116,7 +116,15 @@ class Witness:
         begin = time.monotonic()
         _sibling("cropping").register()
         root = readers.open_published(job["form"], job["location"], job["options"], job["version"])
-        arrays = [{"path": a["path"], "by_meaning": a["meaning"], **vars(self._array(root, a))} for a in job["arrays"]]
+        arrays = [
+            {
+                "path": a["path"],
+                "by_meaning": a["meaning"],
+                "loss": "; ".join(a["loss"]["how"]) if a["loss"] else "",
+                **vars(self._array(root, a)),
+            }
+            for a in job["arrays"]
+        ]
         for made in job["made"]:
             problems = [text for node in [subject.node_of(root, made)] for text in subject.form_problems(node, made)]
             if problems:
@@ -225,9 +233,13 @@ class Witness:
 
     def _differs(self, one: subject.Subject, piece: pieces.Piece, ours: compare.Array, theirs: compare.Array) -> compare.Array:
         mine, their = one.published.coding, self._codings.of(one, str(piece.granule))
+        loss = one.spec["loss"]
+        bound = (0.0, 0.0) if loss is None else (loss["relative"], loss["absolute"])
         if one.spec["meaning"]:
-            return meaning.differs(ours, mine, theirs, their)
+            return meaning.differs(ours, mine, theirs, their, bound)
         wrong = compare.differs(ours, theirs)
+        if loss is not None:
+            wrong[wrong] = ~meaning.within(ours[wrong], mine, theirs[wrong], their, bound)
         if mine.clock != their.clock and mine.clock is not None and their.clock is not None:
             wrong = wrong | meaning.differs(ours, mine, theirs, their)  # one number, and maybe two dates
         return wrong

@@ -399,3 +399,33 @@ def test_codecs_are_checked_where_they_are_written(tmp_path: Path) -> None:
 def test_no_shuffle_has_one_meaning(tmp_path: Path) -> None:
     text = SHORTEST.replace("virtual: icechunk", "store: zarr\n    codecs: {blosc: {shuffle: none}}")
     assert load_config(write(tmp_path, text)).outputs[0].codecs[0][1]["shuffle"] == "noshuffle"
+
+
+def test_rounding_is_checked_where_it_is_written(tmp_path: Path) -> None:
+    text = """\
+    name: sst
+    granules: "raw/*.nc"
+    outputs:
+      - store: zarr
+        at: a.zarr
+        round:
+          "*": {keepbits: 7}
+          sst: {keepbits: 7, digits: 2}
+          err: {}
+          ice: {keepbits: 53}
+          anom: {digit: 2}
+      - virtual: icechunk
+        at: b.icechunk
+        round: {sst: {keepbits: 7}}
+    """
+    found = {p.where: (p.line, p.found, p.hint or p.expected) for p in problems(tmp_path, text)}
+    words = "keepbits bounds the relative error, digits the absolute one"
+    assert found == {
+        "outputs[0].round.sst": (8, "keepbits and digits", words),
+        "outputs[0].round.err": (9, "nothing", words),
+        "outputs[0].round.ice.keepbits": (10, "53", "a whole number from 0 to 52"),
+        "outputs[0].round.anom.digit": (11, "digit", "did you mean digits?"),
+        "outputs[1].round": (14, "round", "round is for store outputs: a virtual one has the files' own"),
+    }
+    good = SHORTEST.replace("virtual: icechunk", 'store: zarr\n    round: {"*": {keepbits: 7}, sst: {digits: -1}}')
+    assert load_config(write(tmp_path, good)).outputs[0].round == {"*": ("keepbits", 7), "sst": ("digits", -1)}

@@ -15,6 +15,7 @@ from drystone.plan.layout import TargetLayout
 from drystone.plan.target_codecs import target_codecs
 from drystone.rechunk.cells import write_region
 from drystone.rechunk.target import prepare, publish
+from drystone.rechunk.writer import ObjectWriter
 from drystone.storage.local import LocalStore
 
 type Wanted = tuple[str, dict[str, int | str | bool]]
@@ -41,7 +42,7 @@ def test_zarr_and_tensorstore_read_every_bit(codec: Wanted, dtype: str, tmp_path
     lay = TargetLayout("/v", ("y", "x"), values.shape, kind, (4, 8), (8, 16), chain, bytes(kind.itemsize))
     store = LocalStore(tmp_path)
     prepare(store, "", [lay], [], {})
-    write_region(store, "", lay, values, (0, 0), 2)
+    write_region(ObjectWriter(store, ""), lay, values, (0, 0), 2)
     publish(store, "", [lay], [])
     assert np.asarray(zarr.open_group(tmp_path, mode="r")["v"][...]).tobytes() == values.tobytes()  # type: ignore[index]
     spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{tmp_path}/v/"}}
