@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from drystone.model.attributes import Attributes
 from drystone.model.chunk_rows import ChunkRows, ScannedArray, ScanResult
 from drystone.model.options import AxisOptions, CombineOptions
 from drystone.plan.members import from_scans
+from drystone.plan.narrow import tell_missing
 from drystone.plan.order import Order, order_axes
 
 RAW = CodecChain.of(Codec.of("bytes", endian="little"))
@@ -83,7 +85,9 @@ def order(
     axes = tuple(AxisOptions(a) if isinstance(a, str) else a for a in along)
     said = {g: Attributes.of((attributes or {}).get(n, {})) for g, n in names.items()}
     members = from_scans({g: scans[n] for g, n in names.items()})
-    return order_axes(members, CombineOptions(along=axes, **options), np.array(sorted(numbers), np.int32), names, said)  # type: ignore[arg-type]
+    chosen = CombineOptions(along=axes, **options)  # type: ignore[arg-type]
+    found = order_axes(members, chosen, np.array(sorted(numbers), np.int32), names, said)
+    return replace(found, notes=(*found.notes, *tell_missing(found, {}, chosen.gaps)))
 
 
 def rows(found: Order, names: Sequence[str]) -> list[tuple[str, list[int], list[int], list[int]]]:

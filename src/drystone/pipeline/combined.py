@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from drystone.pipeline.scan import list_granules
 from drystone.pipeline.statics import DigestCache, check_statics
 from drystone.pipeline.versions import current
 from drystone.plan.combine import combine
-from drystone.plan.select import select
 from drystone.table.table import ReferenceTable
 
 __all__ = ["Whole", "fetcher_for", "whole_of"]
@@ -92,8 +91,7 @@ def whole_of(archive: Archive, listed: Sequence[Listed] | None, *, remember: boo
     members = members_of(table, ids)
     groups, notes = merged_groups(group_texts(table, ids))
     options = with_origins(archive, archive.config.combine)
-    combined = combine(members, groups, names, options, attributes=roots_of_table(table, ids, options))
-    combined = select(replace(combined, warnings=(*combined.warnings, *notes)), options.select, names)
+    combined = combine(members, groups, names, options, attributes=roots_of_table(table, ids, options), notes=notes)
     cache = DigestCache(archive.store, archive.key("statics.json"))
     check_statics(combined, members, fetcher_for(archive, table), names, cache)
     if remember:

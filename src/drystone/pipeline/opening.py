@@ -26,7 +26,6 @@ from drystone.pipeline.statics import DigestCache, check_statics
 from drystone.plan.combine import combine
 from drystone.plan.forms import read_form
 from drystone.plan.members import from_scans
-from drystone.plan.select import select
 from drystone.read.dataset import dataset
 
 if TYPE_CHECKING:
@@ -116,8 +115,7 @@ def open_sources(sources: Sources, options: CombineOptions, format: str = "auto"
     names = {g: granule.address for g, granule in granules.items()}
     members = from_scans(scans)
     groups, notes = merged_groups(json.dumps([g.to_json() for g in s.groups]) for s in scans.values())
-    combined = combine(members, groups, names, options, attributes=roots_of_scans(scans, options))
-    combined = select(replace(combined, warnings=(*combined.warnings, *notes)), options.select, names)
+    combined = combine(members, groups, names, options, attributes=roots_of_scans(scans, options), notes=notes)
     for text in combined.left_out:
         warnings.warn(text, LeftOut, stacklevel=4)
     fetcher = Fetcher(sources.places, MemoryRows(granules, scans), threads=_THREADS, bytes_in_flight=_IN_FLIGHT)

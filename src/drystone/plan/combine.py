@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +18,16 @@ from numpy.typing import NDArray
 from drystone.errors import CombineError
 from drystone.model.array import GroupSpec
 from drystone.model.attributes import Attributes
-from drystone.model.options import CombineOptions
+from drystone.model.options import CombineOptions, Selection
 from drystone.model.placement import Combined
 from drystone.plan.eras import with_eras
 from drystone.plan.join import Joined, Joiner
+from drystone.plan.lookup import Coordinate, refused
 from drystone.plan.members import ArrayMembers
-from drystone.plan.order import Order, order_axes
+from drystone.plan.narrow import narrowed, tell_missing
+from drystone.plan.order import Axis, Order, order_axes
+from drystone.plan.select import coordinate_of, select
+from drystone.plan.taken import Taken, check_points, taken_of
 from drystone.plan.wanted import select_variables
 
 __all__ = ["combine", "select_variables"]
@@ -35,8 +40,11 @@ def combine(
     options: CombineOptions,
     *,
     attributes: Mapping[int, Attributes] | None = None,
+    notes: Sequence[str] = (),
 ) -> Combined:
-    """Join granules along one or more axes.
+    """Join granules along one or more axes, and take of the whole what is selected.
+
+    Granules that hold nothing of what is selected are out of it before anything is compared.
 
     Parameters
     ----------
@@ -47,9 +55,11 @@ def combine(
     names
         Granule id to address, in listed order; its keys are the granules to join.
     options
-        The axes, or none to find one; the variables wanted; what to do where granules differ.
+        The axes, or none to find one; the variables wanted; what to do where granules differ; what is taken of dimensions.
     attributes
         Granule id to the attributes of its root group, where an axis is placed by one.
+    notes
+        What else a user should know.
 
     Returns
     -------
@@ -59,7 +69,7 @@ def combine(
     Raises
     ------
     CombineError
-        Whatever differs and would change values.
+        Whatever differs and would change values; ``select``: there is no such dimension, or a value is not on it.
     """
     granule_ids = np.array(sorted(names), np.int32)
     if not len(granule_ids):
@@ -69,18 +79,76 @@ def combine(
     wanted = select_variables(members, options.variables)
     if not wanted:
         raise _nothing(names, granule_ids)
-    order = order_axes(wanted, options, granule_ids, names, attributes or {})
+    every = order_axes(wanted, options, granule_ids, names, attributes or {})
     joiner = Joiner(wanted, names, options)
+    taken = _of_axes(every, joiner, options.select)
+    told = (*every.notes, *tell_missing(every, taken, options.gaps))
+    order, taken = narrowed(every, taken)
     joined = joiner.arrays(order)
-    whole = _combined(groups, joined, order)
-    eras = with_eras(whole, joiner, order, joined)
-    if eras is None or eras.arrays is whole.arrays:
+    taken |= _of_others(joined, options.select, taken)
+    check_points(taken)
+    whole = _combined(groups, joined, order, (*told, *joined.notes, *notes))
+    whole = replace(whole, left_out=(*whole.left_out, *_outside(every, order, joiner)))
+    eras = with_eras(whole, joiner, order, joined, taken)
+    if eras is None or not any("drystone_era" in g.attributes for g in eras.groups):
         _check_left(joined, order)
-    if eras is not None:
-        return replace(whole, by_era=eras)
-    if joined.held:
+    if joined.held and eras is None:
         whole = replace(whole, warnings=(*whole.warnings, _mixed(joined, order)))
-    return whole
+    return replace(select(whole, taken, names, joined.storage), by_era=eras)
+
+
+def _of_axes(order: Order, joiner: Joiner, selections: Mapping[str, Selection]) -> dict[str, Taken]:
+    """What is taken of joined axes, which have their full lengths still."""
+    out = {}
+    for axis in order.axes:
+        if axis.name in selections:
+            find = partial(_joined_coordinate, axis, order, joiner)
+            out[axis.name] = taken_of(axis.name, axis.extent, selections[axis.name], find)
+    return out
+
+
+def _joined_coordinate(axis: Axis, order: Order, joiner: Joiner, name: str) -> Coordinate:
+    """The coordinate of all granules, in one encoding."""
+    paths = [p for p, m in joiner.members.items() if m.name == name and m.variants[0].dims == (name,)]
+    outermost = min((axis.path, *paths), key=lambda p: p.count("/"))
+    found = joiner.arrays(order, frozenset({outermost}))
+    return coordinate_of(name, found.arrays, found.coordinates)
+
+
+def _of_others(joined: Joined, selections: Mapping[str, Selection], known: Mapping[str, Taken]) -> dict[str, Taken]:
+    """What is taken of dimensions that granules do not join along."""
+    arrays = (*joined.arrays, *joined.apart)
+    sizes = {d: n for a in arrays for d, n in zip(a.dims, a.shape, strict=True)}
+    out = {}
+    for name in (n for n in selections if n not in known):
+        if name not in sizes:
+            raise refused(name, f"no array has that dimension (there are: {', '.join(sorted(sizes))})")
+        find = partial(coordinate_of, arrays=arrays, coordinates=joined.coordinates)
+        out[name] = taken_of(name, sizes[name], selections[name], find)
+    return out
+
+
+def _outside(every: Order, order: Order, joiner: Joiner) -> list[str]:
+    """Arrays that only granules have which hold nothing of what is selected.
+
+    Raises
+    ------
+    CombineError
+        ``select``: one was asked for by name.
+    """
+    if order is every:
+        return []
+    out = {}
+    for path, members in joiner.members.items():
+        placed = members.granule_id[np.isin(members.granule_id, every.granule_id)]
+        if len(placed) and not np.isin(placed, order.granule_id).any():
+            out[path] = (
+                f"{path}: no granule that holds what is selected has it (others have, {joiner.names[int(placed[0])]} first)"
+            )
+    hit = [p for p in out if {p, p.lstrip("/"), p.rsplit("/", 1)[-1]} & set(joiner.options.variables or ())]
+    if hit:
+        raise CombineError(f"select: {'; '.join(out[p] for p in hit)}", kind="select", variable=", ".join(hit))
+    return list(out.values())
 
 
 def _nothing(names: Mapping[int, str], granule_ids: NDArray[np.int32]) -> CombineError:
@@ -109,7 +177,7 @@ def _mixed(joined: Joined, order: Order) -> str:
     )
 
 
-def _combined(groups: Sequence[GroupSpec], joined: Joined, order: Order) -> Combined:
+def _combined(groups: Sequence[GroupSpec], joined: Joined, order: Order, notes: tuple[str, ...]) -> Combined:
     known = {g.path: g for g in groups}
     for array in joined.arrays:
         path = array.group
@@ -123,7 +191,7 @@ def _combined(groups: Sequence[GroupSpec], joined: Joined, order: Order) -> Comb
         joined.arrays,
         axes[0] if axes else None,
         joined.coordinates,
-        (*order.notes, *joined.notes),
+        notes,
         axes,
         joined.equal,
         left_out=tuple(joined.left_out.values()),

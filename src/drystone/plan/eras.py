@@ -6,12 +6,15 @@ have is one with gaps. Where its policy is ``era``, every run of granules that a
 group is a whole dataset: all arrays of the joined axis, and the coordinates of other dimensions. What has no part in the axis
 stays in the root, which then has no joined axis of its own: a group whose axis had another length than its parent's would be
 no tree that xarray opens.
+
+Where places of the axis are taken, a run is one of neighbours among them whose granules agree: a list that goes from one
+era to another and back makes three groups. Laid end to end they are always the whole in its order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -24,6 +27,8 @@ from drystone.plan.differences import changed
 from drystone.plan.join import Joined, Joiner
 from drystone.plan.order import Order
 from drystone.plan.placing import restricted
+from drystone.plan.select import select
+from drystone.plan.taken import POINTS, Taken
 
 __all__ = ["MOST_ERAS", "with_eras"]
 
@@ -31,8 +36,50 @@ _MOST_WORDS = 3  # in a group's name; its attributes say all
 MOST_ERAS = 100  # more runs than this are no eras but a mixture, which nobody could read as groups
 
 
-def with_eras(whole: Combined, joiner: Joiner, order: Order, joined: Joined) -> Combined | None:
-    """The whole with arrays that need eras cut into them; None where none does, or no axis tells the runs apart."""
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Places ``start`` to ``stop`` of an axis that one era holds, of which the published ``first`` to ``last`` are taken."""
+
+    start: int
+    stop: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """What is cut: the whole, how it is joined, along which axis, the arrays that differ, and what is taken."""
+
+    whole: Combined
+    joiner: Joiner
+    order: Order
+    joined: Joined
+    k: int
+    apart: Mapping[str, CombinedArray]
+    taken: Mapping[str, Taken]
+
+    @property
+    def axis(self) -> str:
+        return self.order.axes[self.k].name
+
+    @property
+    def published(self) -> str:
+        """The axis as it is published."""
+        return POINTS if self.axis in self.taken and self.taken[self.axis].points else self.axis
+
+    def of(self, run: _Run) -> dict[str, Taken]:
+        """What is taken of one era."""
+        out = dict(self.taken)
+        mine = out.get(self.axis)
+        if mine is not None:
+            positions = slice(run.first, run.last)
+            out |= {n: t.at(t.places[positions]) for n, t in out.items() if mine.points and t.points}
+            out[self.axis] = mine.at(mine.places[positions] - run.start)
+        return out
+
+
+def with_eras(whole: Combined, joiner: Joiner, order: Order, joined: Joined, taken: Mapping[str, Taken]) -> Combined | None:
+    """What is taken of the whole, cut into eras; None where no array needs any, or no axis tells the runs apart."""
     arrays = (*whole.arrays, *joined.apart)
     apart = {a.path: a for a in arrays if _needs(a, joined)}
     some = {a.path: a for a in arrays if a.path in joined.held}
@@ -40,11 +87,25 @@ def with_eras(whole: Combined, joiner: Joiner, order: Order, joined: Joined) -> 
         if any(order.axes[k].name not in a.dims for a in (*apart.values(), *some.values())):
             continue
         edges = _edges(apart, joined, order, k)
-        if edges is not None and len(edges) > MOST_ERAS + 1:
-            return replace(whole, warnings=(*whole.warnings, _too_many(len(edges) - 1, order.axes[k].name, [*apart, *some])))
-        if edges is not None and len(edges) > 2:
-            return _cut(whole, joiner, order, k, edges, apart, joined)
+        if edges is None:
+            continue
+        runs = _runs(edges, taken.get(order.axes[k].name))
+        cut = _Cut(whole, joiner, order, joined, k, apart, taken)
+        if len(runs) > MOST_ERAS:
+            warnings = (*whole.warnings, _too_many(len(runs), cut.published, [*apart, *some]))
+            return replace(select(whole, taken, joiner.names, joined.storage), warnings=warnings)
+        if len(runs) > 1:
+            return _cut(cut, runs)
     return None
+
+
+def _runs(edges: Sequence[int], taken: Taken | None) -> list[_Run]:
+    """Eras in the order in which they are published."""
+    if taken is None:
+        return [_Run(a, b, a, b) for a, b in pairwise(edges)]
+    era = np.searchsorted(edges, taken.places, side="right") - 1
+    starts = [0, *(np.flatnonzero(np.diff(era)) + 1).tolist(), len(era)]
+    return [_Run(edges[era[a]], edges[era[a] + 1], a, b) for a, b in pairwise(starts) if a < b]
 
 
 def _too_many(runs: int, axis: str, paths: list[str]) -> str:
@@ -94,51 +155,41 @@ def _changes(dest: NDArray[np.int64], number: NDArray[np.int64]) -> list[int] | 
     return changes
 
 
-def _cut(
-    whole: Combined,
-    joiner: Joiner,
-    order: Order,
-    k: int,
-    edges: list[int],
-    apart: Mapping[str, CombinedArray],
-    joined: Joined,
-) -> Combined:
-    axis = order.axes[k].name
-    static = [a for a in whole.arrays if axis not in a.dims]
-    paths = frozenset(a.path for a in whole.arrays if axis in a.dims) | frozenset(a.path for a in joined.apart)
-    arrays, groups = list(static), list(whole.groups)
-    coordinates = {a.path: whole.coordinates[a.path] for a in static if a.path in whole.coordinates}
+def _cut(cut: _Cut, runs: Sequence[_Run]) -> Combined:
+    whole, joiner, joined = cut.whole, cut.joiner, cut.joined
+    static = [a for a in whole.arrays if cut.axis not in a.dims]
+    walked = {n for n, t in cut.taken.items() if t.points and cut.published == POINTS}  # as long as an era, not as the whole
+    root = select(_only(whole, [a for a in static if not walked & {*a.dims}]), cut.taken, joiner.names, joined.storage)
+    paths = frozenset(a.path for a in whole.arrays if cut.axis in a.dims) | frozenset(a.path for a in joined.apart)
+    arrays, groups, coordinates, unmarked = list(root.arrays), list(whole.groups), root.coordinates, dict(root.unmarked)
     notes: list[str] = []
     before: dict[str, str] = {}
     left_out = {path: text for path, text in joined.left_out.items() if path not in paths}
-    unmarked = {a.path: whole.unmarked[a.path] for a in static if a.path in whole.unmarked}
-    for i, (start, stop) in enumerate(pairwise(edges)):
-        part = restricted(order, k, start, stop)
-        if not len(part.granule_id):
-            continue
-        mine = joiner.arrays(part, paths)
-        here = {a.path for a in mine.arrays}
-        keys = {path: joined.keys[path][_variant_at(a, axis, start)] for path, a in apart.items() if path in here}
-        keys |= {f"here {path}": str(path in here) for path in joined.held}
+    known: dict[int, Joined] = {}
+    for i, run in enumerate(runs):
+        part = restricted(cut.order, cut.k, run.start, run.stop)
+        mine = known.get(run.start) or joiner.arrays(part, paths)
+        known[run.start] = mine
+        era = _only(whole, static, mine)
+        keys = {p: joined.keys[p][_variant_at(a, cut.axis, run.start)] for p, a in cut.apart.items() if p in mine.storage}
+        keys |= {f"here {path}": str(path in mine.storage) for path in joined.held}
         words = _words(before, keys)
         before |= keys
         name = f"era-{i + 1}{''.join(f'-{w}' for w in words[:_MOST_WORDS])}".replace(" ", "-")
+        era = select(era, cut.of(run), joiner.names, {**joined.storage, **mine.storage})
         left_out |= mine.left_out
-        unmarked |= {f"/{name}{path}": f"/{name}{text}" for path, text in mine.unmarked.items()}
-        for a in (*mine.arrays, *static):
-            arrays.append(replace(a, path=f"/{name}{a.path}", source=a.inner))
-            values = mine.coordinates.get(a.path, coordinates.get(a.path))
-            if values is not None:
-                coordinates[f"/{name}{a.path}"] = values
-        groups += _groups(name, whole, (*mine.arrays, *static), (axis, start, stop), words)
-        first = joiner.names[int(part.granule_id[0])]
+        unmarked |= {f"/{name}{path}": f"/{name}{text}" for path, text in era.unmarked.items()}
+        arrays += [replace(a, path=f"/{name}{a.path}", source=a.inner) for a in era.arrays]
+        coordinates |= {f"/{name}{path}": values for path, values in era.coordinates.items()}
+        said = f"{cut.published} {run.first} to {run.last}"
+        groups += _groups(name, whole, era.arrays, said, words)
         notes.append(
-            f"/{name}: places {start} to {stop} of {axis}, from {first} on"
+            f"/{name}: places {run.first} to {run.last} of {cut.published}, from {_first(cut, part, run)} on"
             + (f": {', '.join(words)} changed" if words else "")
-            + f" ({', '.join(sorted({*apart, *joined.held}))})"
+            + f" ({', '.join(sorted({*cut.apart, *joined.held}))})"
         )
     return replace(
-        whole,
+        root,
         groups=tuple(sorted(groups, key=lambda g: g.path)),
         arrays=tuple(sorted(arrays, key=lambda a: a.path)),
         coordinates=coordinates,
@@ -147,6 +198,28 @@ def _cut(
         left_out=tuple(left_out.values()),
         unmarked=unmarked,
     )
+
+
+def _only(whole: Combined, static: Sequence[CombinedArray], era: Joined | None = None) -> Combined:
+    """Some arrays of a whole, with those of an era."""
+    paths = {a.path for a in static}
+    coordinates = {p: v for p, v in whole.coordinates.items() if p in paths}
+    unmarked = {p: t for p, t in whole.unmarked.items() if p in paths}
+    if era is None:
+        return replace(whole, arrays=tuple(static), coordinates=coordinates, unmarked=unmarked)
+    return replace(
+        whole, arrays=(*era.arrays, *static), coordinates=coordinates | era.coordinates, unmarked={**unmarked, **era.unmarked}
+    )
+
+
+def _first(cut: _Cut, part: Order, run: _Run) -> str:
+    """The granule that holds the first place taken of an era, or where none does the next one."""
+    taken = cut.taken.get(cut.axis)
+    place = 0 if taken is None else int(taken.places[run.first]) - run.start
+    end = part.dest[:, cut.k] + part.count[:, cut.k]
+    after = np.flatnonzero(end > place)
+    rows = after if len(after) else np.arange(len(end))
+    return cut.joiner.names[int(part.granule_id[rows[np.argmin(part.dest[rows, cut.k])]])]
 
 
 def _words(before: Mapping[str, str], keys: Mapping[str, str]) -> list[str]:
@@ -170,11 +243,9 @@ def _variant_at(array: CombinedArray, axis_name: str, start: int) -> int:
     return int(p.variant[after[np.argmin(dest[after])]])
 
 
-def _groups(
-    name: str, whole: Combined, arrays: tuple[CombinedArray, ...], run: tuple[str, int, int], words: list[str]
-) -> list[GroupSpec]:
+def _groups(name: str, whole: Combined, arrays: tuple[CombinedArray, ...], places: str, words: list[str]) -> list[GroupSpec]:
     """The era's groups: as those of the whole, with the run in the attributes of its root."""
-    said = {"drystone_era": f"{run[0]} {run[1]} to {run[2]}" + (f"; changed: {', '.join(words)}" if words else "")}
+    said = {"drystone_era": places + (f"; changed: {', '.join(words)}" if words else "")}
     paths = {"/"} | {g for a in arrays for g in _above(a.group)}
     out = []
     for g in whole.groups:

@@ -32,7 +32,7 @@ class Joined:
     ``keys`` has for each array that may be cut into eras, by path, a key a variant: granules of equal keys may share a virtual
     array. ``apart`` are arrays that only eras can hold, ``left_out`` says by path why. ``unmarked`` says by path of which
     arrays places without a granule would pass for data. ``held`` has the granules that hold an array which others lack, where
-    that makes eras.
+    that makes eras. ``storage`` says by path why granules' chunks are no one virtual array on whatever grid.
     """
 
     arrays: tuple[CombinedArray, ...]
@@ -44,6 +44,7 @@ class Joined:
     apart: tuple[CombinedArray, ...] = ()
     unmarked: Mapping[str, str] = field(default_factory=dict)
     held: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)
+    storage: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -57,6 +58,7 @@ class _Parts:
     apart: list[CombinedArray] = field(default_factory=list)
     unmarked: dict[str, str] = field(default_factory=dict)
     held: dict[str, NDArray[np.int32]] = field(default_factory=dict)
+    storage: dict[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ class Joiner:
             tuple(parts.apart),
             parts.unmarked,
             parts.held,
+            parts.storage,
         )
 
     def _join(self, path: str, order: Order, parts: _Parts) -> None:
@@ -124,6 +127,7 @@ class Joiner:
         )
         parts.notes.extend(one.notes)
         array = self._array(path, placed, one, new_axes)
+        parts.storage[path] = one.storage
         values = self._values(array, placed, one)
         parts.equal.extend(self._same(path, members, placed))
         if one.by_era:

@@ -7,8 +7,9 @@ one place the policy says which counts, place by place (:mod:`~drystone.plan.ord
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from drystone.plan.order_axis import Context, Work, place
 from drystone.plan.order_find import axes_of
 from drystone.plan.order_keys import Granules
 from drystone.plan.order_made import joined_values, new_values, slot_values
-from drystone.plan.order_policy import resolved, tell_missing
+from drystone.plan.order_policy import resolved, say_place
 from drystone.plan.order_rows import Boxes
 
 __all__ = ["Axis", "Order", "order_axes"]
@@ -46,6 +47,8 @@ class Axis:
         Of the coordinate.
     origin
         Of slots: the first slot's value, a number or an ISO 8601 time, for keeping once published.
+    say
+        A place by what lies there, for messages.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Axis:
     attributes: Attributes
     path: str
     origin: str | None = None
+    say: Callable[[int], str] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,7 @@ class Order:
     src_offset, count, dest
         int64 (m, k): of each box along each axis; boxes are disjoint, in order of ``dest``.
     notes
-        What a user should know: granules without a place, holes, what was placed by what.
+        What a user should know: granules without a place, what was placed by what.
     """
 
     axes: tuple[Axis, ...]
@@ -95,7 +99,7 @@ def order_axes(
     members
         Arrays by path.
     options
-        The axes, or none to find one; what counts where granules meet; whether holes are welcome.
+        The axes, or none to find one; what counts where granules meet.
     granule_ids
         int32 (n,), ascending.
     names
@@ -121,8 +125,7 @@ def order_axes(
         return Order((), granule_ids, zero, zero, zero)
     work = [place(axis, context, len(along)) for axis in along]
     boxes = resolved(work, context)
-    tell_missing(work, boxes, context)
-    axes = tuple(_axis(w, i, boxes, context) for i, w in enumerate(work))
+    axes = tuple(replace(_axis(w, i, boxes, context), say=partial(say_place, w)) for i, w in enumerate(work))
     return Order(axes, granule_ids[boxes.granule], boxes.src, boxes.count, boxes.dest, tuple(context.notes))
 
 

@@ -1,4 +1,4 @@
-"""Which granule counts where two hold one place, what to say where nobody was told, and places that nobody holds."""
+"""Which granule counts where two hold one place, and what to say where nobody was told."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from drystone.plan.order_axis import Context, Work
 from drystone.plan.order_keys import Granules
 from drystone.plan.order_names import natural
 from drystone.plan.order_places import check_contiguous
-from drystone.plan.order_rows import Boxes, Clash, first_gaps, product, resolve
+from drystone.plan.order_rows import Boxes, Clash, product, resolve
 
-__all__ = ["resolved", "tell_missing"]
+__all__ = ["resolved", "say_place"]
 
 
 def _policy(context: Context, tiles: bool) -> str:
@@ -139,31 +139,8 @@ def _ways(work: Work, all_axes: list[Work]) -> str:
     )
 
 
-def tell_missing(work: list[Work], boxes: Boxes, context: Context) -> None:
-    """Places without a granule: a note, or an error."""
-    extent = tuple(w.places.extent for w in work)
-    total = int(np.prod([int(n) for n in extent], dtype=object))
-    missing = total - sum(int(v) for v in boxes.count.prod(axis=1).tolist())
-    if not missing:
-        return
-    axes = ", ".join(w.options.name for w in work)
-    if context.options.gaps == "fill":
-        context.notes.append(f"{missing} of {total} places along {axes} are held by no granule: they read as missing")
-        return
-    _, holes = first_gaps(boxes, extent)
-    first = "; ".join(
-        ", ".join(f"{w.options.name} = {_say_place(w, p)}" for w, p in zip(work, hole, strict=True)) for hole in holes
-    )
-    raise CombineError(
-        f"{missing} of {total} places along {axes} are held by no granule, the first at {first}; add the granules, or say "
-        f"combine: {{gaps: fill}} "
-        "for missing values there",
-        kind="axis-gaps",
-        missing=missing,
-    )
-
-
-def _say_place(work: Work, place: int) -> str:
+def say_place(work: Work, place: int) -> str:
+    """A place by the value that lies there."""
     if work.grid is not None:
         return work.places.keys.say(work.grid.keys_at(np.array([place // work.block], np.int64))[0])
     return work.places.say_at(place)

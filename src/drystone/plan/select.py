@@ -3,135 +3,87 @@
 A run of neighbouring places is a crop: placements are clipped, and where their chunks still start on the grid the array
 stays virtual; so it does where each place taken is a chunk of its own (:mod:`~drystone.plan.taking`). Anything else makes a
 *picked* array: one that names, axis by axis, the places it takes of another one
-(:class:`~drystone.model.placement.Picked`); it is read through that one, and is published by value. Values are looked up by
-:mod:`~drystone.plan.lookup`.
+(:class:`~drystone.model.placement.Picked`); it is read through that one, and is published by value. Which places they are says
+:mod:`~drystone.plan.taken`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from drystone.grid.chunk_grid import ChunkGrid
 from drystone.grid.dimension import DimensionGrid, RectilinearDimension, RegularDimension
-from drystone.model.options import Selection
 from drystone.model.placement import Combined, CombinedArray, Picked, Placements
+from drystone.plan.coverage import Coverage
 from drystone.plan.lookup import Coordinate, refused
+from drystone.plan.taken import POINTS, Taken
 from drystone.plan.taking import cropped, dropped, regridded, spread
 
-__all__ = ["select"]
-
-POINTS = "points"
+__all__ = ["coordinate_of", "select"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Taken:
-    """Places of one dimension: int64, one; whether the dimension goes; whether they are walked with others' as points."""
-
-    places: NDArray[np.int64]
-    dropped: bool = False
-    points: bool = False
-
-    @property
-    def run(self) -> tuple[int, int] | None:
-        """Start and stop where they are neighbours in order."""
-        n = len(self.places)
-        if self.dropped or self.points or not n or np.any(np.diff(self.places) != 1):
-            return None
-        return int(self.places[0]), int(self.places[-1]) + 1
-
-
-def select(combined: Combined, selections: Mapping[str, Selection], names: Mapping[int, str]) -> Combined:
+def select(
+    combined: Combined, taken: Mapping[str, Taken], names: Mapping[int, str], storage: Mapping[str, str | None]
+) -> Combined:
     """Take parts of a whole.
 
     Parameters
     ----------
     combined
         The whole.
-    selections
-        Dimension to what is taken of it.
+    taken
+        By dimension.
     names
         Granule id to address, for messages.
-
-    Raises
-    ------
-    CombineError
-        ``select``: there is no such dimension, or a value is not on it; the nearest is named.
+    storage
+        By path, why granules' chunks are no one virtual array whatever is taken of it, if so.
 
     Examples
     --------
-    >>> select(Combined((), (), None), {}, {}).arrays
+    >>> select(Combined((), (), None), {}, {}, {}).arrays
     ()
     """
-    if not selections:
+    if not taken:
         return combined
-    sizes = {d: n for a in combined.arrays for d, n in zip(a.dims, a.shape, strict=True)}
-    taken: dict[str, _Taken] = {}
-    for name, what in selections.items():
-        if name not in sizes:
-            raise refused(name, f"no array has that dimension (there are: {', '.join(sorted(sizes))})")
-        taken[name] = _places(combined, name, sizes[name], what)
-    if len({len(t.places) for t in taken.values() if t.points}) > 1:
-        counts = ", ".join(f"{n}: {len(t.places)}" for n, t in taken.items() if t.points)
-        raise refused(POINTS, f"points need as many places on every dimension, not {counts}")
     arrays, coordinates = [], dict(combined.coordinates)
     for array in combined.arrays:
         if array.path in coordinates:
             coordinates[array.path] = _values(coordinates[array.path], array.dims, taken)
-        arrays.append(_array(array, taken, names, coordinates.get(array.path)))
+        arrays.append(_array(array, taken, names, coordinates.get(array.path), storage.get(array.path)))
     gone = {n for n, t in taken.items() if t.dropped or t.points}
     axes = tuple(a for a in combined.axes if a not in gone)
-    by_era = None if combined.by_era is None else _eras(combined.by_era, selections, names)
+    # a gap of the whole may lie where nothing is taken
+    unmarked = {a.path: combined.unmarked[a.path] for a in arrays if a.path in combined.unmarked and Coverage.of(a).has_gaps}
     return replace(
-        combined, arrays=tuple(arrays), coordinates=coordinates, axes=axes, axis=axes[0] if axes else None, by_era=by_era
+        combined,
+        arrays=tuple(arrays),
+        coordinates=coordinates,
+        axes=axes,
+        axis=axes[0] if axes else None,
+        unmarked=unmarked,
     )
 
 
-def _eras(combined: Combined, selections: Mapping[str, Selection], names: Mapping[int, str]) -> Combined | None:
-    """Eras differ in the length of the joined axis, so only what leaves that axis alone can be taken of them all."""
-    if any(a in selections for a in combined.axes):
-        return None
-    return select(combined, selections, names)
+def coordinate_of(name: str, arrays: Iterable[CombinedArray], coordinates: Mapping[str, np.ndarray]) -> Coordinate:
+    """The coordinate of a dimension; of several groups' that of the outermost.
 
-
-def _places(combined: Combined, name: str, size: int, what: Selection) -> _Taken:
-    if what.kind in ("index", "list", "points", "slice"):
-        return _numbered(name, size, what)
-    found = _coordinate(combined, name)
-    if what.kind == "range":
-        return _Taken(found.between(what.values[0], what.values[1])[:: what.step])
-    places = np.array([found.place(v) for v in what.values if v is not None], np.int64)
-    return _Taken(places, dropped=what.kind == "value", points=what.kind == "point_values")
-
-
-def _numbered(name: str, size: int, what: Selection) -> _Taken:
-    numbers = [v if v is None or isinstance(v, int) else int(float(v)) for v in what.values]
-    if what.kind == "slice":
-        sliced = np.arange(size, dtype=np.int64)[slice(numbers[0], numbers[1], what.step)]
-        if not len(sliced):
-            raise refused(name, f"no place lies between {numbers[0]} and {numbers[1]}: it has {size}")
-        return _Taken(sliced)
-    places = np.array([n for n in numbers if n is not None], np.int64)
-    outside = places[(places >= size) | (places < -size)]
-    if len(outside):
-        raise refused(name, f"place {outside[0]} is not among its {size}")
-    return _Taken(np.where(places < 0, places + size, places), what.kind == "index", what.kind == "points")
-
-
-def _coordinate(combined: Combined, name: str) -> Coordinate:
+    Raises
+    ------
+    CombineError
+        ``select``: it has none.
+    """
     found = sorted(
-        (a for a in combined.arrays if a.dims == (name,) and a.name == name and a.path in combined.coordinates),
-        key=lambda a: a.path.count("/"),
+        (a for a in arrays if a.dims == (name,) and a.name == name and a.path in coordinates), key=lambda a: a.path.count("/")
     )
     if not found:
         raise refused(name, "it has no coordinate variable to look values up in; take places by number: {index: …}")
-    return Coordinate.of(name, combined.coordinates[found[0].path], found[0].attributes)
+    return Coordinate.of(name, coordinates[found[0].path], found[0].attributes)
 
 
-def _values(values: np.ndarray, dims: tuple[str, ...], taken: Mapping[str, _Taken]) -> np.ndarray:
+def _values(values: np.ndarray, dims: tuple[str, ...], taken: Mapping[str, Taken]) -> np.ndarray:
     together = [d for d in dims if d in taken and taken[d].points]
     for name in [d for d in dims if d in taken and d not in together]:
         values = np.take(values, taken[name].places, axis=dims.index(name))
@@ -145,7 +97,11 @@ def _values(values: np.ndarray, dims: tuple[str, ...], taken: Mapping[str, _Take
 
 
 def _array(
-    array: CombinedArray, taken: Mapping[str, _Taken], names: Mapping[int, str], values: np.ndarray | None
+    array: CombinedArray,
+    taken: Mapping[str, Taken],
+    names: Mapping[int, str],
+    values: np.ndarray | None,
+    storage: str | None,
 ) -> CombinedArray:
     mine = {d: taken[name] for d, name in enumerate(array.dims) if name in taken}
     if not mine:
@@ -161,13 +117,13 @@ def _array(
             array = cropped(array, d, *run)
     whole = None if any(t.points for t in rest.values()) else _whole_chunks(array, rest)
     if whole is not None:
-        return regridded(whole, names)
+        return regridded(whole, names, storage)
     if any(run is not None for run in runs.values()):
-        array = regridded(array, names)
+        array = regridded(array, names, storage)
     return _picked(array, rest) if rest else array
 
 
-def _whole_chunks(array: CombinedArray, rest: Mapping[int, _Taken]) -> CombinedArray | None:
+def _whole_chunks(array: CombinedArray, rest: Mapping[int, Taken]) -> CombinedArray | None:
     """The array where every place taken is a chunk of its own, so that chunks stay as they are; None where one is not."""
     taken: CombinedArray | None = array
     for d, t in sorted(rest.items(), reverse=True):  # an axis that goes moves those behind it
@@ -176,7 +132,7 @@ def _whole_chunks(array: CombinedArray, rest: Mapping[int, _Taken]) -> CombinedA
     return taken
 
 
-def _dims(dims: tuple[str, ...], mine: Mapping[int, _Taken]) -> tuple[str, ...]:
+def _dims(dims: tuple[str, ...], mine: Mapping[int, Taken]) -> tuple[str, ...]:
     out: list[str] = []
     for d, name in enumerate(dims):
         if d in mine and mine[d].dropped:
@@ -189,7 +145,7 @@ def _dims(dims: tuple[str, ...], mine: Mapping[int, _Taken]) -> tuple[str, ...]:
     return tuple(out)
 
 
-def _picked(array: CombinedArray, rest: Mapping[int, _Taken]) -> CombinedArray:
+def _picked(array: CombinedArray, rest: Mapping[int, Taken]) -> CombinedArray:
     """A picked array: read through the one it takes places of."""
     places = tuple(tuple(rest[d].places.tolist()) if d in rest else None for d in range(len(array.dims)))
     dropped = tuple(d for d in rest if rest[d].dropped)
@@ -214,7 +170,7 @@ def _picked(array: CombinedArray, rest: Mapping[int, _Taken]) -> CombinedArray:
     )
 
 
-def _runs(array: CombinedArray, rest: Mapping[int, _Taken], axes: tuple[int, ...]) -> DimensionGrid:
+def _runs(array: CombinedArray, rest: Mapping[int, Taken], axes: tuple[int, ...]) -> DimensionGrid:
     """The places taken of some axes together, cut where the next one lies in another chunk."""
     if axes[0] not in rest:
         return array.grid.dimensions[axes[0]]

@@ -175,7 +175,7 @@ def _without(spec: ArraySpec, d: int) -> ArraySpec:
     )  # fmt: skip
 
 
-def regridded(array: CombinedArray, names: Mapping[int, str]) -> CombinedArray:
-    """The array on the grid that its chunks make where they are placed now."""
+def regridded(array: CombinedArray, names: Mapping[int, str], storage: str | None) -> CombinedArray:
+    """The array on the grid that its chunks make where they are placed now; ``storage`` says why no grid would do, if so."""
     grid, unaligned = joined_grid(array.path, array.dims, array.shape, array.placements, array.variants, names)
-    return replace(array, grid=grid, unaligned=array.unaligned or unaligned)
+    return replace(array, grid=grid, unaligned=storage or unaligned)
