@@ -26,7 +26,7 @@ from drystone.fetch.group import Group
 from drystone.fetch.picked import read_picked
 from drystone.fetch.request import Request, make_request
 from drystone.fetch.source import GranuleSource
-from drystone.fetch.work import Call, Work, check_states, make_work, put
+from drystone.fetch.work import Call, Work, check_states, make_work, put, spread
 from drystone.grid.selection import NormalAxis, Selection, Strided, normalise
 from drystone.model.chunk_rows import State
 from drystone.model.granule import Granule
@@ -36,9 +36,6 @@ from drystone.storage.address import Places
 
 __all__ = ["Fetcher", "gap_fill"]
 
-# a run is small enough to spread over threads and large enough to hide what handing it over costs
-_LEAST_RUN = 512 << 10
-_MOST_RUN = 8 << 20
 # granules kept resolved: half a kilobyte each
 _MOST_SOURCES = 100_000
 
@@ -278,13 +275,9 @@ class Fetcher:
             wait(pending)
 
     def _carry_out(self, work: Work, call: Call, pending: set[Future[None]], groups: int) -> None:
-        total = int(work.cost.sum())
-        least = min(_LEAST_RUN, max(1, self.bytes_in_flight // self.threads))
-        target = min(_MOST_RUN, max(least, total // (3 * self.threads)))
         remote = self._source(int(work.batch.granule_id[work.found.row[0]])).store.root is None
-        # a small part of a mosaic is one of many
-        alone = self.threads == 1 or (total * groups <= least and not remote)
-        for first, stop, cost in work.runs(target, by_granule=remote and not alone):
+        alone, runs = spread(work, groups, self.threads, self.bytes_in_flight, remote)
+        for first, stop, cost in runs:
             self._budget.acquire(cost)
             if alone:
                 try:

@@ -10,12 +10,12 @@ from drystone.model.granule import Companion, Granule
 from drystone.storage.address import Places
 from drystone.storage.store import Store
 
-__all__ = ["GranuleSource", "coalesce", "companion_difference", "gap_of"]
+__all__ = ["MOST_SPAN", "GranuleSource", "coalesce", "companion_difference", "gap_of"]
 
 # reading a gap costs less than asking twice: a seek in a local file, a round trip to an object store
 _LOCAL_GAP = 64 << 10
 _REMOTE_GAP = 1 << 20
-_MOST_SPAN = 16 << 20
+MOST_SPAN = 16 << 20  # of a request that holds several ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def coalesce(offsets: Sequence[int], lengths: Sequence[int], gap: int) -> tuple[
     where: list[int] = []
     for offset, length in zip(offsets, lengths, strict=True):
         stop = offset + length
-        if not starts or offset > stops[-1] + gap or max(stop, stops[-1]) - starts[-1] > _MOST_SPAN:
+        if not starts or offset > stops[-1] + gap or max(stop, stops[-1]) - starts[-1] > MOST_SPAN:
             starts.append(offset)
             stops.append(stop)
         elif stop > stops[-1]:

@@ -25,9 +25,12 @@ from drystone.fetch.source import GranuleSource
 from drystone.grid.parts import AxisPart, mesh, moved, span
 from drystone.model.chunk_rows import RowBatch, State
 
-__all__ = ["Call", "Work", "make_work", "put"]
+__all__ = ["Call", "Work", "check_states", "make_work", "put", "spread"]
 
 _MOST_PLAIN = 8 << 20
+# a run is small enough to spread over threads and large enough to hide what handing it over costs
+_LEAST_RUN = 512 << 10
+_MOST_RUN = 8 << 20
 
 
 @dataclass(slots=True)
@@ -262,6 +265,18 @@ def make_work(group: Group, batch: RowBatch, found: Matches) -> Work:
     work = Work(group, batch, found, cost, {})
     # unfiltered chunks are read in pieces, so a large one holds no more than one of them
     return replace(work, cost=np.minimum(cost, _MOST_PLAIN)) if work.plain else work
+
+
+def spread(
+    work: Work, groups: int, threads: int, bytes_in_flight: int, remote: bool
+) -> tuple[bool, Iterator[tuple[int, int, int]]]:
+    """Whether the caller's own thread carries the work out, and its runs: see :meth:`Work.runs`."""
+    total = int(work.cost.sum())
+    least = min(_LEAST_RUN, max(1, bytes_in_flight // threads))
+    target = min(_MOST_RUN, max(least, total // (3 * threads)))
+    # a small part of a mosaic is one of many
+    alone = threads == 1 or (total * groups <= least and not remote)
+    return alone, work.runs(target, by_granule=remote and not alone)
 
 
 def check_states(group: Group, batch: RowBatch, found: Matches, source_of: Callable[[int], GranuleSource]) -> None:

@@ -16,12 +16,12 @@ from drystone.codecs.zarr_names import name_problem
 from drystone.emit.readers import layout_notes, uneven_notes
 from drystone.errors import ConfigError, PlanError, UnsupportedError
 from drystone.execute.resources import resolve
-from drystone.fetch.source import gap_of
 from drystone.model.options import ArchiveConfig, OutputOptions
 from drystone.model.placement import Combined, CombinedArray
 from drystone.model.progress import Progress, Silent
 from drystone.pipeline.archive import Archive
 from drystone.pipeline.combined import Whole, whole_of
+from drystone.pipeline.read_costs import costs_of
 from drystone.pipeline.scan import list_granules
 from drystone.pipeline.timing import Clock
 from drystone.pipeline.verifying import arrays_of, names_of
@@ -29,7 +29,7 @@ from drystone.plan.advice import Ways, ways_of
 from drystone.plan.calendar import calendar_periods
 from drystone.plan.candidates import Candidate
 from drystone.plan.chunking import target_layout, whole_layout
-from drystone.plan.costs import ReadCost, read_costs
+from drystone.plan.costs import ReadCost
 from drystone.plan.forms import form_of, has_data, refuse_asked
 from drystone.plan.layout import TargetLayout
 from drystone.plan.memory import task_memory
@@ -51,7 +51,6 @@ from drystone.verify.run import ZARR_V3_FORMS, require_readers
 
 __all__ = ["OutputPlan", "PlannedArray", "RunPlan", "plan_archive", "plan_output"]
 
-_MOST_ROWS = 8 << 20  # that reads are costed by: some seconds
 DRIVER_BYTES = 1 << 20  # arrays up to this size are written whole by the driver
 
 
@@ -171,22 +170,14 @@ def plan_archive(archive: Archive, *, progress: Progress | None = None) -> RunPl
 
 
 def _with_reads(archive: Archive, whole: Whole, plan: OutputPlan) -> OutputPlan:
-    """The plan with what the config's reads cost; a run does not ask, since every row of the table is gone through."""
-    patterns = archive.config.reads
-    if not patterns:
-        return plan
-    arrays = []
-    for a in plan.arrays:
-        if a.mode not in ("rechunk", "repack", "virtual"):
-            arrays.append(a)
-            continue
-        array, ids = plan.combined.array(a.path), np.unique(plan.combined.array(a.path).placements.granule_id)
-        ratio = _nbytes(array) / a.encoded_bytes if a.encoded_bytes else 1.0
-        known = array.picked is None and bool(array.variants) and array.grid.n_chunks <= _MOST_ROWS
-        rows = whole.table.rows(array.inner, ids) if known else None
-        remote = len(ids) > 0 and archive.places.resolve(whole.table.granule(int(ids[0])).address)[0].root is None
-        costs = read_costs(array, a.layout, patterns, source_ratio=ratio, rows=rows, gap=gap_of(remote))
-        arrays.append(replace(a, reads=tuple(costs)))
+    """The plan with what the config's reads cost."""
+    costed = ("rechunk", "repack", "virtual")
+    arrays = [
+        replace(a, reads=costs_of(archive, whole, plan.combined.array(a.path), a.layout, a.encoded_bytes))
+        if a.mode in costed
+        else a
+        for a in plan.arrays
+    ]
     return replace(plan, arrays=tuple(arrays))
 
 

@@ -1,90 +1,84 @@
-"""What a read will cost, on the grid that is and on the one that is planned.
+"""What a read costs, on the grid that is and on the one that is planned.
 
-A :class:`~drystone.model.options.ReadPattern` is a box of given sizes at any position, or at a fixed one. Per axis the mean
-number of chunks that a run of ``k`` elements touches over all positions is exact, from the axis' edges; over axes the
-product is exact too, since positions along axes are independent. Where rows of the table are given, holes count: what is
-missing has no bytes (:mod:`~drystone.plan.sourced`), and makes holes in the target (:mod:`~drystone.plan.occupied`).
+A :class:`~drystone.model.options.ReadPattern` is a box of given sizes at any place, or at a fixed one. Where the rows of an
+array are known, costs are counted at some places, spread evenly: on the source by going through the reader's own steps, on
+the target from the chunks that will exist (:mod:`~drystone.plan.occupied`). Where they are too many, costs come from the
+grids alone, as if every chunk were stored: per axis the mean number of chunks that a run of ``k`` elements touches over all
+places is exact, and so is the product, since places along axes are independent.
 
-Readers are taken to decode whole chunks. Requests are those of our reader on the source, which joins neighbours within a
-granule, and of zarr-python on the target: one for a chunk; for a shard one for its index and one for each run of inner
-chunks that lie near one another, or one in all where it is read whole.
+Readers are taken to decode whole chunks.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drystone.grid.chunk_grid import ChunkGrid
 from drystone.grid.dimension import DimensionGrid, RectilinearDimension, RegularDimension
-from drystone.model.chunk_rows import RowBatch
 from drystone.model.options import ReadPattern
 from drystone.model.placement import CombinedArray
-from drystone.plan.layout import TargetLayout
-from drystone.plan.occupied import OccupiedBuilder, TargetReads
-from drystone.plan.reach import AxisRead, axis_reads
-from drystone.plan.sourced import SourceReads, placed_chances, tally
-from drystone.plan.stored import other_boxes
+from drystone.plan.occupied import Asked, TargetGrid
+from drystone.plan.reach import AxisRead, axis_reads, n_places
 
-__all__ = ["ReadCost", "decoded_cells", "granule_grid", "read_cost", "read_costs"]
+__all__ = ["ReadCost", "by_grids", "counted_cost", "decoded_cells", "granule_grid", "read_cost", "stored_itemsize"]
+
+_ALL_STORED = "every chunk is taken to be stored"
 
 
 @dataclass(frozen=True, slots=True)
 class ReadCost:
-    """Means over all positions of a read.
-
-    In bytes of ``stored`` chunks alone: what is missing costs none.
+    """Means over places of a read.
 
     Parameters
     ----------
     name
         Of the pattern.
     wanted
-        Raw bytes asked for.
+        Raw bytes asked for, as elements are stored.
     chunks
         Chunks that hold what is wanted, stored or not.
+    stored
+        Those that exist.
     objects
-        Files, shards or chunk objects they belong to.
+        Files, shards or chunk objects opened.
     requests
         Requests to storage that give bytes.
+    probes
+        Requests that give none: whether files are what they were, and what turns out not to be there.
     fetched, decoded
         Bytes, encoded and raw.
-    stored
-        Chunks that exist, and are decoded; None: as many as ``chunks``.
-    misses
-        Requests for what is not there: readers of Zarr find out by asking.
+    counted, places
+        How many places the means are over, of how many that there are.
     note
-        What was not predicted, or is taken to be so.
+        What is taken to be so.
     """
 
     name: str
     wanted: int
     chunks: float
+    stored: float
     objects: float
     requests: float
+    probes: float
     fetched: float
     decoded: float
-    stored: float | None = None
-    misses: float = 0.0
+    counted: int = 1
+    places: int = 1
     note: str = ""
 
     @property
-    def present(self) -> float:
-        """Chunks that exist."""
-        return self.chunks if self.stored is None else self.stored
-
-    @property
     def amplification(self) -> float:
-        """Raw bytes decoded for each byte wanted."""
+        """Elements decoded for each one wanted."""
         return self.decoded / self.wanted if self.wanted else 1.0
 
 
 def mean_touched(dimension: DimensionGrid, size: int, at: int | None = None) -> float:
-    """Mean number of chunks that ``size`` neighbouring elements touch, over all positions, or at one.
+    """Mean number of chunks that ``size`` neighbouring elements touch, over all places, or at one.
 
     Examples
     --------
@@ -108,9 +102,9 @@ def mean_touched(dimension: DimensionGrid, size: int, at: int | None = None) -> 
     return 1.0 + float(np.maximum(high - low + 1, 0).sum()) / positions
 
 
-def _touched(grid: ChunkGrid, reads: Sequence[AxisRead], fixed: Sequence[bool]) -> float:
-    axes = zip(grid.dimensions, reads, fixed, strict=True)
-    return math.prod(mean_touched(d, r.size, r.low if at else None) for d, r, at in axes)
+def _touched(grid: ChunkGrid, reads: Sequence[AxisRead]) -> float:
+    axes = zip(grid.dimensions, reads, strict=True)
+    return math.prod(mean_touched(d, r.size, r.low if r.count == 1 else None) for d, r in axes)
 
 
 def decoded_cells(grid: ChunkGrid) -> float:
@@ -131,24 +125,21 @@ def read_cost(
     ratio: float = 1.0,
     objects: ChunkGrid | None = None,
     sharded: bool = False,
-    stored: int | None = None,
 ) -> ReadCost:
-    """The cost of one pattern on one grid.
+    """The cost of one pattern on one grid whose chunks are all stored.
 
     Parameters
     ----------
     pattern
         Sizes by dimension; dimensions that it leaves out are read whole.
     dims, grid, itemsize
-        Of the array: names, chunks, bytes an element.
+        Of the array: names, chunks, bytes an element as it is stored.
     ratio
         Raw bytes for each encoded byte.
     objects
         Grid of files or shards; None where each chunk is an object.
     sharded
         Whether an index is read first in each object.
-    stored
-        Bytes an element as it is stored, where numbers are recoded on their way; None: ``itemsize``.
 
     Examples
     --------
@@ -158,110 +149,68 @@ def read_cost(
     (400, 200.0, 1036800.0)
     """
     reads = axis_reads("the array", pattern, dims, grid.shape)
-    fixed = [name in pattern.at for name in dims]
-    chunks = _touched(grid, reads, fixed)
-    opened = chunks if objects is None else _touched(objects, reads, fixed)
-    decoded = chunks * decoded_cells(grid) * (itemsize if stored is None else stored)
+    chunks = _touched(grid, reads)
+    opened = chunks if objects is None else _touched(objects, reads)
+    decoded = chunks * decoded_cells(grid) * itemsize
     requests = 2 * opened if sharded else chunks
-    wanted = math.prod(r.size for r in reads) * itemsize
-    return ReadCost(pattern.name, wanted, chunks, opened, requests, decoded / ratio, decoded)
+    wanted, places = math.prod(r.size for r in reads) * itemsize, n_places(reads)
+    return ReadCost(
+        pattern.name, wanted, chunks, chunks, opened, requests, 0.0, decoded / ratio, decoded, places, places, _ALL_STORED
+    )
 
 
-def read_costs(
-    array: CombinedArray,
-    layout: TargetLayout | None,
-    patterns: Sequence[ReadPattern],
-    *,
-    source_ratio: float = 1.0,
-    target_ratio: float | None = None,
-    rows: Iterable[RowBatch] | None = None,
-    gap: int = 64 << 10,
-) -> list[tuple[ReadCost, ReadCost]]:
-    """Source and target cost of each pattern.
+def stored_itemsize(array: CombinedArray) -> int:
+    """Bytes that an element has in granules."""
+    return max((v.dtype.itemsize for v in array.variants), default=array.dtype.itemsize)
+
+
+def by_grids(
+    array: CombinedArray, target: TargetGrid, pattern: ReadPattern, source_ratio: float, target_ratio: float
+) -> tuple[ReadCost, ReadCost]:
+    """Source and target cost where every chunk is stored.
 
     Parameters
     ----------
-    array, layout
-        What is and what is planned; without a layout the target has the source's chunks, where they lie.
-    patterns
+    array, target
+        What is and what is published, of the same dimensions.
+    pattern
         From the config's ``reads:``.
     source_ratio, target_ratio
-        Raw bytes for each encoded byte; the target's is taken as the source's where it is not known yet.
-    rows
-        Chunk rows of the granules that the array is placed from. None: every chunk counts as stored.
-    gap
-        The most bytes between two ranges of a granule that are read along with them.
-
-    Raises
-    ------
-    PlanError
-        ``read-place``: a fixed place is past the array's end.
+        Raw bytes for each encoded byte.
     """
-    reads = [axis_reads(array.path, p, array.dims, array.shape) for p in patterns]
-    out = [_by_grids(array, layout, p, source_ratio, target_ratio) for p in patterns]
-    if array.picked is not None:
-        return [(replace(b, note=_PICKED), t if layout else replace(t, note=_PICKED)) for b, t in out]
-    if rows is None or not array.variants:
-        return [(replace(b, note=_ALL), replace(t, note=_ALL)) for b, t in out]
-    marks = None if layout is None else OccupiedBuilder(layout)
-    found = tally(array, rows, reads, gap, marks)
-    source = [_with_rows(array, b, f) for (b, _), f in zip(out, found, strict=True)]
-    if layout is None or marks is None:
-        return [(b, b) for b in source]
-    others = other_boxes(array, layout)
-    for start, stop in () if others is None else others:
-        marks.add(start, stop)
-    there = None if others is None else marks.done()
-    if there is None:
-        return [(b, replace(t, note=_ALL)) for b, (_, t) in zip(source, out, strict=True)]
-    encoded = sum(f.fetched for f in found)
-    ratio = target_ratio or (sum(f.decoded for f in found) / encoded if encoded else source_ratio)
-    return [(b, _with_holes(t, there.cost(r, ratio))) for b, (_, t), r in zip(source, out, reads, strict=True)]
-
-
-_ALL = "every chunk is taken to be stored"
-_PICKED = "the array takes places of another one: its reads of the source are not predicted, and every chunk counts as stored"
-
-
-def _by_grids(
-    array: CombinedArray, layout: TargetLayout | None, pattern: ReadPattern, source_ratio: float, target_ratio: float | None
-) -> tuple[ReadCost, ReadCost]:
-    """Costs where every chunk is stored, from the grids alone."""
-    itemsize = array.dtype.itemsize
-    stored = max((v.dtype.itemsize for v in array.variants), default=itemsize)
-    files = granule_grid(array)
-    before = read_cost(pattern, array.dims, array.grid, itemsize, ratio=source_ratio, objects=files, stored=stored)
-    if layout is None:
-        return before, before
-    ratio, sharded = source_ratio if target_ratio is None else target_ratio, layout.shard is not None
-    shards = layout.cells if sharded else None
-    after = read_cost(pattern, layout.dims, layout.chunk_grid, itemsize, ratio=ratio, objects=shards, sharded=sharded)
+    before = read_cost(
+        pattern, array.dims, array.grid, stored_itemsize(array), ratio=source_ratio, objects=granule_grid(array)
+    )
+    after = read_cost(
+        pattern,
+        array.dims,
+        target.chunks,
+        target.itemsize,
+        ratio=target_ratio,
+        objects=target.shards,
+        sharded=target.shards is not None,
+    )
     return before, after
 
 
-def _with_rows(array: CombinedArray, cost: ReadCost, found: SourceReads) -> ReadCost:
-    whole = array.codecs.compressed or array.codecs.needs_library or array.dtype.kind == "T"
-    return replace(
-        cost,
-        chunks=placed_chances(array, found.reads),
-        stored=found.stored,
-        requests=found.requests,
-        fetched=found.fetched,
-        decoded=found.decoded,
-        note="" if whole else "chunks without filters count whole; drystone reads the wanted rows of large ones",
-    )
+def counted_cost(name: str, reads: Sequence[AxisRead], itemsize: int, asked: Sequence[Asked], note: str = "") -> ReadCost:
+    """The mean of what a read asks at some of its places.
 
-
-def _with_holes(cost: ReadCost, found: TargetReads) -> ReadCost:
-    return replace(
-        cost,
-        stored=found.stored,
-        requests=found.requests,
-        misses=found.misses,
-        objects=found.objects,
-        fetched=found.fetched,
-        decoded=found.decoded,
-    )
+    Parameters
+    ----------
+    name, reads
+        Of the pattern.
+    itemsize
+        Bytes an element as it is stored.
+    asked
+        For each place.
+    note
+        What is taken to be so.
+    """
+    columns = [(a.chunks, a.stored, a.objects, a.requests, a.probes, a.fetched, a.decoded) for a in asked]
+    chunks, stored, objects, requests, probes, fetched, decoded = np.array(columns, np.float64).mean(axis=0).tolist()
+    wanted, places = math.prod(r.size for r in reads) * itemsize, n_places(reads)
+    return ReadCost(name, wanted, chunks, stored, objects, requests, probes, fetched, decoded, len(asked), places, note)
 
 
 def granule_grid(array: CombinedArray) -> ChunkGrid:

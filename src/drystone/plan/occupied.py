@@ -1,7 +1,10 @@
-"""Which chunks of a target will exist, and what reads of them cost.
+"""Which chunks of a target will exist, and what a read of them asks of storage.
 
 A target chunk is written where some stored source chunk lies in it: others are all fill, and are left out. What is stored
 may still turn out to be all fill, so the prediction is exact for holes and an upper bound for the rest.
+
+Requests are zarr-python's: one for a chunk. Of a shard one for its index and one for each run of inner chunks that lie near
+one another, or one in all where it is read whole. What is not there is asked for once, a chunk or a shard each.
 """
 
 from __future__ import annotations
@@ -13,188 +16,170 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from drystone.grid.chunk_grid import ChunkGrid
+from drystone.grid.ranges import count_joined
 from drystone.plan.layout import TargetLayout
-from drystone.plan.reach import AxisRead, sample
 
-__all__ = ["Occupied", "OccupiedBuilder", "TargetReads"]
+__all__ = ["Asked", "Occupied", "OccupiedBuilder", "TargetGrid"]
 
 type Int64 = NDArray[np.int64]
 
 _MOST_CHUNKS = 1 << 24  # of which a mark of four bytes is kept each
-_MOST_TOUCHED = 1 << 22
-_POSITIONS = 16
 # as zarr-python joins ranges within a shard
 _GAP, _SPAN = 1 << 20, 16 << 20
 _INDEX_ENTRY, _INDEX_SUM = 16, 4
 
 
-class OccupiedBuilder:
-    """Marks target chunks box by box: corners of boxes are counted, and summed up at the end."""
+@dataclass(frozen=True, slots=True)
+class TargetGrid:
+    """What readers of a published array see: chunks, shards or None, and bytes of a decoded element."""
 
-    def __init__(self, layout: TargetLayout) -> None:
-        self._layout = layout
-        self._grid = layout.chunk_grid
-        self.open = math.prod(n + 1 for n in self._grid.grid_shape) <= _MOST_CHUNKS
-        self._marks = np.zeros([n + 1 for n in self._grid.grid_shape] if self.open else [0], np.int32)
+    chunks: ChunkGrid
+    shards: ChunkGrid | None
+    itemsize: int
+
+    @classmethod
+    def of(cls, layout: TargetLayout) -> TargetGrid:
+        """Of an array that is written."""
+        return cls(layout.chunk_grid, None if layout.shard is None else layout.cells, layout.dtype.itemsize)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether a mark a chunk is affordable."""
+        return math.prod(n + 1 for n in self.chunks.grid_shape) <= _MOST_CHUNKS
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One read: chunks it touches and those that exist, objects that these lie in, requests with and without bytes, bytes."""
+
+    chunks: int
+    stored: int
+    objects: int
+    requests: int
+    probes: int
+    fetched: float
+    decoded: int
+
+
+class OccupiedBuilder:
+    """Marks chunks of a small grid box by box: corners of boxes are counted, and summed up at the end."""
+
+    def __init__(self, grid: TargetGrid) -> None:
+        self._grid = grid
+        self._marks = np.zeros([n + 1 for n in grid.chunks.grid_shape], np.int32)
 
     def add(self, start: Int64, stop: Int64) -> None:
         """Mark the chunks of boxes that hold elements; starts and stops are (rank, n)."""
-        if not self.open or not start.shape[1]:
+        if not start.shape[1]:
             return
         sides = []
-        for dimension, a, b in zip(self._grid.dimensions, start, stop, strict=True):
+        for dimension, a, b in zip(self._grid.chunks.dimensions, start, stop, strict=True):
             sides.append((dimension.indices_to_chunks(a), dimension.indices_to_chunks(b - 1) + 1))
         for corner in range(1 << len(sides)):
             ends = [corner >> i & 1 for i in range(len(sides))]
             where = tuple(side[end] for side, end in zip(sides, ends, strict=True))
             np.add.at(self._marks, where, -1 if sum(ends) % 2 else 1)
 
-    def give_up(self) -> None:
-        """Which chunks exist cannot be known."""
-        self.open = False
-
-    def done(self) -> Occupied | None:
-        """What was marked; None where it is not known."""
-        if not self.open:
-            return None
+    def done(self, ratio: float) -> Occupied:
+        """What was marked; ``ratio`` is raw bytes for each encoded byte."""
         total = self._marks
         for axis in range(total.ndim):
             total = np.cumsum(total, axis=axis, dtype=np.int32)
-        return Occupied(self._layout, total[tuple(slice(0, n) for n in self._grid.grid_shape)] > 0)
-
-
-@dataclass(frozen=True, slots=True)
-class TargetReads:
-    """Means over all positions: chunks that exist, requests answered and not, bytes."""
-
-    stored: float
-    requests: float
-    misses: float
-    objects: float
-    fetched: float
-    decoded: float
+        there = total[tuple(slice(0, n) for n in self._grid.chunks.grid_shape)] > 0
+        return Occupied(self._grid, there, ratio, None if self._grid.shards is None else _Shards.of(self._grid, there))
 
 
 @dataclass(frozen=True, slots=True)
 class Occupied:
     """The chunks of a target that will exist: bool, a place a chunk."""
 
-    layout: TargetLayout
+    grid: TargetGrid
     there: NDArray[np.bool_]
+    ratio: float
+    shards: _Shards | None
 
-    def cost(self, reads: Sequence[AxisRead], ratio: float) -> TargetReads:
-        """What a read costs, with raw bytes for each encoded byte."""
-        grid = self.layout.chunk_grid
-        chances, weights = [], []
-        for dimension, read in zip(grid.dimensions, reads, strict=True):
-            edges = dimension.edges()
-            chances.append(read.chance(edges[:-1], edges[1:]))
-            weights.append(chances[-1] * dimension.encoded_sizes(np.arange(dimension.n_chunks)))
-        stored = _summed(self.there, chances)
-        decoded = _summed(self.there, weights) * self.layout.dtype.itemsize
-        if self.layout.shard is None:
-            touched = math.prod(float(c.sum()) for c in chances)
-            return TargetReads(stored, stored, touched - stored, touched, decoded / ratio, decoded)
-        shards = _Shards.of(self.layout, self.there)
-        requests, misses, indexes = shards.requests(reads, decoded / ratio / stored if stored else 0.0)
-        fetched = decoded / ratio + indexes * (_INDEX_ENTRY * shards.most + _INDEX_SUM)
-        return TargetReads(stored, requests, misses, shards.touched(reads), fetched, decoded)
-
-
-def _summed(there: NDArray[np.bool_], weights: Sequence[NDArray[np.float64]]) -> float:
-    total: NDArray[np.float64] | NDArray[np.bool_] = there
-    for w in reversed(weights):
-        total = total @ w
-    return float(total)
+    def read(self, start: Sequence[int], size: Sequence[int]) -> Asked:
+        """A read of ``size`` elements from ``start`` on, one entry an axis."""
+        spans, sizes = [], []
+        for dimension, a, n in zip(self.grid.chunks.dimensions, start, size, strict=True):
+            first, last = dimension.indices_to_chunks(np.array([a, a + max(n, 1) - 1])).tolist()
+            spans.append((first, last + (n > 0)))
+            sizes.append(dimension.encoded_sizes(np.arange(*spans[-1])))
+        block: NDArray[np.bool_] = self.there[tuple(slice(*s) for s in spans)]
+        cells: NDArray[np.int64] | NDArray[np.bool_] = block
+        for along in reversed(sizes):
+            cells = cells @ along
+        stored, decoded = int(block.sum()), int(cells) * self.grid.itemsize
+        encoded = decoded / self.ratio
+        if self.shards is None:
+            return Asked(block.size, stored, stored, stored, block.size - stored, encoded, decoded)
+        objects, requests, probes, fetched = self.shards.read(spans, block, encoded / stored if stored else 0.0)
+        return Asked(block.size, stored, objects, requests, probes, fetched, decoded)
 
 
 @dataclass(frozen=True, slots=True)
 class _Shards:
-    """Inner chunks by shard: along each axis the shard of each inner chunk and its number in that, and inner chunks in all."""
+    """Inner chunks by shard.
 
-    layout: TargetLayout
-    there: NDArray[np.bool_]
+    ``shard`` and ``local`` are along each axis the shard of each inner chunk and its number in that; ``whole`` the inner
+    chunks of each shard, those past the array's end too; ``keys`` has for each inner chunk that exists its shard's number
+    times ``most`` and its own number in C order, ascending.
+    """
+
+    grid: tuple[int, ...]
+    inner: tuple[int, ...]
     shard: tuple[Int64, ...]
     local: tuple[Int64, ...]
+    whole: tuple[Int64, ...]
     keys: Int64
 
     @classmethod
-    def of(cls, layout: TargetLayout, there: NDArray[np.bool_]) -> _Shards:
-        shard, local = [], []
-        for chunks, cells in zip(layout.chunk_grid.dimensions, layout.cells.dimensions, strict=True):
-            at = cells.indices_to_chunks(chunks.edges()[:-1])
-            shard.append(at.astype(np.int64))
+    def of(cls, grid: TargetGrid, there: NDArray[np.bool_]) -> _Shards:
+        assert grid.shards is not None
+        shard, local, whole = [], [], []
+        for chunks, cells in zip(grid.chunks.dimensions, grid.shards.dimensions, strict=True):
+            at = cells.indices_to_chunks(chunks.edges()[:-1]).astype(np.int64)
+            shard.append(at)
             local.append(np.arange(len(at)) - np.searchsorted(at, at))
-        new = cls(layout, there, tuple(shard), tuple(local), np.zeros(0, np.int64))
-        keys = np.sort(new._key(np.nonzero(there)))
-        return cls(layout, there, tuple(shard), tuple(local), keys)
+            edge = int(chunks.encoded_sizes(np.arange(1))[0]) if chunks.n_chunks else 1
+            whole.append(cells.encoded_sizes(np.arange(cells.n_chunks)) // edge)
+        inner = tuple(int(w.max(initial=1)) for w in whole)
+        new = cls(grid.shards.grid_shape, inner, tuple(shard), tuple(local), tuple(whole), np.zeros(0, np.int64))
+        return cls(new.grid, inner, new.shard, new.local, new.whole, np.sort(new.key(np.nonzero(there))))
 
     @property
     def most(self) -> int:
-        """Inner chunks of a full shard."""
-        return math.prod(self.layout.inner_grid)
+        """Inner chunks of the largest shard."""
+        return math.prod(self.inner)
 
-    def _key(self, where: Sequence[NDArray[np.intp]]) -> Int64:
-        """The shard's number times its inner chunks, and the inner chunk's number in C order."""
+    def key(self, where: Sequence[NDArray[np.intp]]) -> Int64:
+        """Keys of inner chunks."""
         shard = np.zeros(len(where[0]) if where else 1, np.int64)
-        inner = shard.copy()
+        number = shard.copy()
         for i, w in enumerate(where):
-            shard = shard * self.layout.cell_grid[i] + self.shard[i][w]
-            inner = inner * self.layout.inner_grid[i] + self.local[i][w]
-        return shard * self.most + inner
+            shard = shard * self.grid[i] + self.shard[i][w]
+            number = number * self.inner[i] + self.local[i][w]
+        return shard * self.most + number
 
-    def touched(self, reads: Sequence[AxisRead]) -> float:
-        """Mean of shards that a read touches."""
-        edges = [d.edges() for d in self.layout.cells.dimensions]
-        return math.prod(float(r.chance(e[:-1], e[1:]).sum()) for r, e in zip(reads, edges, strict=True))
-
-    def requests(self, reads: Sequence[AxisRead], nbytes: float) -> tuple[float, float, float]:
-        """Means of requests answered and not, and of indexes read; ``nbytes`` is an encoded chunk's size."""
-        found = [self._at(start.tolist(), [r.size for r in reads], nbytes) for start in sample(reads, _POSITIONS)]
-        answered, missed, indexes = np.array(found, np.float64).mean(axis=0).tolist()
-        return answered, missed, indexes
-
-    def _at(self, start: Sequence[int], size: Sequence[int], nbytes: float) -> tuple[int, int, int]:
-        """At one position: what :meth:`requests` gives the means of."""
-        numbers, whole = [], []
-        for i, (chunks, a, n) in enumerate(zip(self.layout.chunk_grid.dimensions, start, size, strict=True)):
-            if n < 1:
-                return 0, 0, 0
-            first, last = chunks.indices_to_chunks(np.array([a, a + n - 1])).tolist()
-            numbers.append(np.arange(first, last + 1))
-            cells = self.layout.cells.dimensions[i]
-            shards, inner = np.unique(self.shard[i][first : last + 1], return_counts=True)
-            # a shard is read in one piece where all its inner chunks are wanted, those past the array's end too
-            whole.append((shards, inner * self.layout.chunk[i] == cells.encoded_sizes(shards)))
-        touched = math.prod(len(s) for s, _ in whole)
-        if math.prod(len(n) for n in numbers) > _MOST_TOUCHED:
-            full = math.prod(int(w.sum()) for _, w in whole)
-            return full + 2 * (touched - full), 0, touched
-        near = np.nonzero(self.there[np.ix_(*numbers)])
-        keys = np.sort(self._key([n[w] for n, w in zip(numbers, near, strict=True)]))
-        total = self._whole(whole, keys // self.most)
-        rank = np.searchsorted(self.keys, keys)
-        apart = np.diff(keys // self.most) != 0
-        apart |= (np.diff(rank) - 1) * nbytes > _GAP
-        ranges = np.r_[bool(len(keys)), apart][: len(keys)]
-        existing = self._existing([s for s, _ in whole])
-        n_ranges = int((ranges & ~total).sum()) + int((~total).sum() * nbytes // _SPAN)
-        # for each shard that is there one for its index, or for all of it
-        return existing + n_ranges, touched - existing, existing
-
-    def _whole(self, whole: Sequence[tuple[Int64, NDArray[np.bool_]]], shard: Int64) -> NDArray[np.bool_]:
-        """For each number of a shard, whether all of that is wanted."""
-        out = np.ones(len(shard), np.bool_)
-        for i in reversed(range(len(whole))):
-            shards, is_whole = whole[i]
-            out &= is_whole[np.searchsorted(shards, shard % self.layout.cell_grid[i])]
-            shard = shard // self.layout.cell_grid[i]
-        return out
-
-    def _existing(self, shards: Sequence[Int64]) -> int:
-        """How many of a block of shards hold any chunk."""
-        numbers = np.zeros(1, np.int64)
-        for i, s in enumerate(shards):
-            numbers = (numbers[:, None] * self.layout.cell_grid[i] + s).ravel()
-        first = np.searchsorted(self.keys, numbers * self.most)
-        return int((first < np.searchsorted(self.keys, (numbers + 1) * self.most)).sum())
+    def read(self, spans: Sequence[tuple[int, int]], block: NDArray[np.bool_], nbytes: float) -> tuple[int, int, int, float]:
+        """Shards that exist, requests with and without bytes, and bytes; ``nbytes`` is an encoded chunk's size."""
+        touched = np.zeros(1, np.int64)
+        full = np.ones(1, np.bool_)
+        entries = np.ones(1, np.int64)
+        for i, (first, stop) in enumerate(spans):
+            numbers, wanted = np.unique(self.shard[i][first:stop], return_counts=True)
+            touched = (touched[:, None] * self.grid[i] + numbers).ravel()
+            full = (full[:, None] & (wanted == self.whole[i][numbers])).ravel()
+            entries = (entries[:, None] * self.whole[i][numbers]).ravel()
+        exists = np.searchsorted(self.keys, touched * self.most) < np.searchsorted(self.keys, (touched + 1) * self.most)
+        keys = np.sort(self.key([w + first for w, (first, _) in zip(np.nonzero(block), spans, strict=True)]))
+        owner = keys // self.most
+        apart = ~full[np.searchsorted(touched, owner)]
+        # where a chunk lies: behind those that exist before it; gaps are read along
+        number = np.searchsorted(self.keys, keys[apart])
+        begin, end = ((number + k) * nbytes for k in (0, 1))
+        n, between = count_joined(owner[apart], begin.astype(np.int64), end.astype(np.int64), _GAP, _SPAN)
+        indexes = float((entries[exists] * _INDEX_ENTRY + _INDEX_SUM).sum())
+        n_there = int(exists.sum())
+        return n_there, n_there + n, len(exists) - n_there, between + float((~apart).sum()) * nbytes + indexes

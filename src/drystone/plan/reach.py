@@ -1,8 +1,4 @@
-"""Where a read may lie along one axis, and how likely a piece of the axis is touched.
-
-A read is a run of elements at any position along each axis, or at one that is fixed. All positions are equally likely and
-axes are independent, so the chance that a box is touched is the product of what :meth:`AxisRead.chance` says of its sides.
-"""
+"""Where the reads that a config names may lie: a box of given size at any place, or along some axes at a fixed one."""
 
 from __future__ import annotations
 
@@ -16,46 +12,32 @@ from numpy.typing import NDArray
 from drystone.errors import PlanError
 from drystone.model.options import ReadPattern
 
-__all__ = ["AxisRead", "axis_reads", "sample"]
-
-type Int64 = NDArray[np.int64]
-type Float64 = NDArray[np.float64]
+__all__ = ["AxisRead", "axis_reads", "n_places", "sample"]
 
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 @dataclass(frozen=True, slots=True)
 class AxisRead:
-    """A run of ``size`` elements that starts at any of ``count`` neighbouring places, the first of them ``low``.
-
-    Examples
-    --------
-    >>> AxisRead(1, 0, 10).chance(np.array([0, 4]), np.array([4, 10])).tolist()
-    [0.4, 0.6]
-    """
+    """A run of ``size`` elements that starts at any of ``count`` neighbouring places, the first of them ``low``."""
 
     size: int
     low: int
     count: int
 
-    def chance(self, start: Int64, stop: Int64) -> Float64:
-        """How likely the read touches elements [start, stop), for each pair."""
-        return self.between(start - self.size + 1, stop - 1)
 
-    def between(self, first: Int64, last: Int64) -> Float64:
-        """How likely the read starts at ``first`` to ``last``, both included, for each pair."""
-        low, high = np.maximum(first, self.low), np.minimum(last, self.low + self.count - 1)
-        chance: Float64 = np.maximum(high - low + 1, 0) / self.count
-        return chance
-
-
-def axis_reads(path: str, pattern: ReadPattern, dims: Sequence[str], shape: Sequence[int]) -> list[AxisRead]:
+def axis_reads(path: str, pattern: ReadPattern, dims: Sequence[str], shape: Sequence[int]) -> tuple[AxisRead, ...]:
     """A pattern along each axis of an array; dimensions that it does not name are read whole.
 
     Raises
     ------
     PlanError
         ``read-place``: a fixed place is past the end.
+
+    Examples
+    --------
+    >>> axis_reads("/v", ReadPattern("a map", {"t": 1}, {"y": 3}), ("t", "y", "x"), (9, 5, 4))
+    (AxisRead(size=1, low=0, count=9), AxisRead(size=1, low=3, count=1), AxisRead(size=4, low=0, count=1))
     """
     out = []
     for name, n in zip(dims, shape, strict=True):
@@ -70,11 +52,16 @@ def axis_reads(path: str, pattern: ReadPattern, dims: Sequence[str], shape: Sequ
                 dimension=name,
             )
         out.append(AxisRead(size, at or 0, 1 if at is not None else n - size + 1))
-    return out
+    return tuple(out)
 
 
-def sample(reads: Sequence[AxisRead], most: int) -> Int64:
-    """Starts, (positions, axes): all there are where these are few, else ``most``, spread evenly.
+def n_places(reads: Sequence[AxisRead]) -> int:
+    """Places that a read may lie at."""
+    return math.prod(r.count for r in reads)
+
+
+def sample(reads: Sequence[AxisRead], most: int) -> NDArray[np.int64]:
+    """Starts, (places, axes): all there are where these are few, else ``most``, spread evenly.
 
     Examples
     --------
@@ -82,10 +69,9 @@ def sample(reads: Sequence[AxisRead], most: int) -> Int64:
     [[0, 2], [1, 2], [2, 2]]
     """
     low = np.array([r.low for r in reads], np.int64)
-    counts = [r.count for r in reads]
-    total = math.prod(counts)
-    if total <= most:
-        return low + np.stack(np.unravel_index(np.arange(total), counts), axis=1) if counts else low[None]
+    if n_places(reads) <= most:
+        places = np.unravel_index(np.arange(n_places(reads)), [r.count for r in reads]) if len(low) else ()
+        return low + np.stack(places, axis=1) if len(low) else np.zeros((1, 0), np.int64)
     out = np.empty((most, len(reads)), np.int64)
     turn = 0
     for axis, r in enumerate(reads):

@@ -16,7 +16,7 @@ from drystone.model.chunk_rows import RowBatch, State
 from drystone.model.placement import CombinedArray
 from drystone.plan.layout import TargetLayout
 
-__all__ = ["Boxes", "Locator", "other_boxes", "written"]
+__all__ = ["Boxes", "Locator", "other_boxes"]
 
 type Int64 = NDArray[np.int64]
 
@@ -29,19 +29,10 @@ class Boxes:
     ----------
     start, stop
         int64 (rank, n), in elements of the whole.
-    row
-        In the batch.
-    decoded
-        Bytes that each decodes to.
-    variant
-        Of the array.
     """
 
     start: Int64
     stop: Int64
-    row: NDArray[np.intp]
-    decoded: Int64
-    variant: NDArray[np.int32]
 
 
 class Locator:
@@ -59,22 +50,16 @@ class Locator:
         rank = len(array.shape)
         self._edge = np.array([v.chunk_shape for v in array.variants], np.int64).reshape(-1, rank)
         self._extent = np.array([v.shape for v in array.variants], np.int64).reshape(-1, rank)
-        self._padded = np.array([v.padded for v in array.variants], np.bool_)
-        self._itemsize = np.array([v.dtype.itemsize for v in array.variants], np.int64)
         tiles = [(t.src_offset, t.count, t.dest) for t in p.tiles] or [((0,) * rank, array.shape, (0,) * rank)]
         self._tiles = np.array(tiles, np.int64).reshape(-1, 3, rank)
 
-    @property
-    def granule_ids(self) -> NDArray[np.int32]:
-        """Of every granule that is used, ascending."""
-        return np.unique(self._ids)
-
-    def of(self, batch: RowBatch) -> Boxes:
-        """The chunks of a batch (at the array's fixed places); one that two placements take from is there twice."""
+    def stored(self, batch: RowBatch) -> Boxes:
+        """The chunks of a batch, at the array's fixed places, that have bytes; one that is placed twice comes twice."""
         array, p = self.array, self.array.placements
-        first = np.searchsorted(self._ids, batch.granule_id, "left")
-        n = np.searchsorted(self._ids, batch.granule_id, "right") - first
-        row = np.repeat(np.arange(len(batch)), n)
+        there = np.flatnonzero(batch.state != State.MISSING)
+        first = np.searchsorted(self._ids, batch.granule_id[there], "left")
+        n = np.searchsorted(self._ids, batch.granule_id[there], "right") - first
+        row = np.repeat(there, n)
         place = self._place[np.repeat(first, n) + np.arange(len(row)) - np.repeat(np.cumsum(n) - n, n)]
         variant = p.variant[place]
         chunk = np.zeros((len(array.shape), len(row)), np.int64)
@@ -86,17 +71,9 @@ class Locator:
         edge, extent = self._edge[variant].T, self._extent[variant].T
         begin = chunk * edge
         start, stop = np.maximum(begin, source), np.minimum(np.minimum(begin + edge, extent), source + count)
-        sizes = np.where(self._padded[variant], edge, np.minimum(edge, extent - begin))
         kept = np.flatnonzero((start < stop).all(axis=0))
         move = (dest - source)[:, kept]
-        decoded = sizes[:, kept].prod(axis=0) * self._itemsize[variant[kept]]
-        return Boxes(start[:, kept] + move, stop[:, kept] + move, row[kept], decoded, variant[kept])
-
-
-def written(batch: RowBatch) -> NDArray[np.bool_]:
-    """Which rows have bytes."""
-    there: NDArray[np.bool_] = batch.state != State.MISSING
-    return there
+        return Boxes(start[:, kept] + move, stop[:, kept] + move)
 
 
 def other_boxes(array: CombinedArray, layout: TargetLayout) -> Iterator[tuple[Int64, Int64]] | None:

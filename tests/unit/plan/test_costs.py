@@ -16,7 +16,9 @@ from drystone.model.options import OutputOptions, ReadPattern
 from drystone.model.placement import CombinedArray, Placements, Tile
 from drystone.model.recode import Recode
 from drystone.plan.chunking import target_layout
-from drystone.plan.costs import mean_touched, read_cost, read_costs
+from drystone.plan.costs import by_grids, mean_touched, read_cost
+from drystone.plan.occupied import TargetGrid
+from drystone.plan.reach import AxisRead, sample
 
 
 @pytest.mark.parametrize(
@@ -65,9 +67,22 @@ def test_a_mosaic_of_packed_granules_is_costed_as_stored() -> None:
         "/v", ("t", "x"), (10, 20), f8, f8, None, chain, Attributes(), ChunkGrid.regular((10, 20), (5, 10)),
         "packed in ways of their own", placements, (one,), recodes=(Recode(f8, scale=Fraction(1, 2)),),
     )  # fmt: skip
-    layout = target_layout(array, OutputOptions("store", "zarr", "out:s"))
-    [(before, after)] = read_costs(array, layout, [ReadPattern("series", {"x": 1})])
-    assert (before.wanted, before.chunks, before.objects, before.decoded) == (80, 2, 2, 2 * 50 * 2)
+    target = TargetGrid.of(target_layout(array, OutputOptions("store", "zarr", "out:s")))
+    before, after = by_grids(array, target, ReadPattern("series", {"x": 1}), 1.0, 1.0)
+    assert (before.wanted, before.chunks, before.objects, before.decoded) == (20, 2, 2, 2 * 50 * 2)
     assert (after.wanted, after.decoded) == (80, 10 * 20 * 8)
-    [(whole, _)] = read_costs(array, layout, [ReadPattern("all", {})])
+    assert (before.amplification, after.amplification) == (10, 20)  # in elements, whatever they take
+    whole, _ = by_grids(array, target, ReadPattern("all", {}), 1.0, 1.0)
     assert (whole.chunks, whole.objects) == (4, 4)
+
+
+def test_places_are_all_taken_or_spread_evenly() -> None:
+    few = [AxisRead(1, 0, 3), AxisRead(9, 5, 1), AxisRead(2, 1, 4)]
+    every = sample(few, 12).tolist()
+    assert sorted(every) == every == [[t, 5, x] for t in range(3) for x in range(1, 5)]
+    many = [AxisRead(1, 0, 1000), AxisRead(3, 10, 500)]
+    starts = sample(many, 50)
+    assert starts[:, 0].tolist() == list(range(10, 1000, 20))
+    assert len(np.unique(starts[:, 1])) == 50
+    counts, _ = np.histogram(starts[:, 1], bins=5, range=(10, 510))
+    assert counts.min() >= 8

@@ -1,0 +1,208 @@
+"""What ``plan`` says of reads beside the reads themselves: every request that reaches storage is counted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import netCDF4
+import numpy as np
+import pytest
+import zarr
+from e2e.combining import KERCHUNK, STORE, write_config
+
+import drystone
+from drystone.storage.local import LocalStore
+
+SHAPE = (60, 90, 80)
+READS: dict[str, tuple[dict[str, int], dict[str, int]]] = {
+    # sizes and places: a series, a small column, maps, a slab, a box across edges, everything
+    "series": ({"y": 1, "x": 1}, {"time": 0, "y": 17, "x": 61}),
+    "column": ({"y": 3, "x": 5}, {"time": 0, "y": 44, "x": 28}),
+    "map": ({"time": 1}, {"time": 31, "y": 0, "x": 0}),
+    "late map": ({"time": 1}, {"time": 59, "y": 0, "x": 0}),
+    "slab": ({"y": 20}, {"time": 0, "y": 41, "x": 0}),
+    "box": ({"time": 11, "y": 30, "x": 33}, {"time": 25, "y": 29, "x": 7}),
+    "all": ({"time": 60}, {"time": 0, "y": 0, "x": 0}),
+}
+
+
+def write_file(path: Path, values: np.ndarray, at: Sequence[int], chunk: tuple[int, ...] | None) -> None:
+    """Part of the whole; contiguous without a chunk."""
+    with netCDF4.Dataset(path, "w") as nc:
+        for name, n, first in zip(("time", "y", "x"), values.shape, at, strict=True):
+            nc.createDimension(name, n)
+            nc.createVariable(name, "f8", (name,))[:] = first + np.arange(n)
+        nc["time"].units = "days since 2001-01-20"
+        how = {"contiguous": True} if chunk is None else {"chunksizes": chunk, "zlib": True, "complevel": 1}
+        v = nc.createVariable("v", "i2", ("time", "y", "x"), fill_value=-999, **how)
+        v.set_auto_maskandscale(False)
+        v[...] = values
+
+
+def tiles(values: np.ndarray) -> Iterator[tuple[np.ndarray, tuple[int, int, int]]]:
+    for t in range(0, 60, 20):
+        for y, n in ((0, 50), (50, 40)):
+            yield values[t : t + 20, y : y + n], (t, y, 0)
+
+
+def steps(values: np.ndarray, days: Sequence[int], n: int) -> Iterator[tuple[np.ndarray, tuple[int, int, int]]]:
+    for t in days:
+        yield values[t : t + n], (t, 0, 0)
+
+
+class Archive:
+    """Granules of one kind in a folder, and the combine options that join them."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.folder = folder
+        self.values = np.random.default_rng(7).integers(0, 4000, SHAPE).astype("i2")
+        self.combine: dict[str, object] = {}
+        chunk: tuple[int, ...] | None = (4, 30, 32)
+        parts: Iterator[tuple[np.ndarray, tuple[int, int, int]]] = steps(self.values, range(0, 60, 15), 15)
+        if kind == "contiguous":
+            chunk = None
+        elif kind == "mosaic":
+            parts, self.combine = tiles(self.values), {"along": "time", "mosaic": {"y": "coordinate"}}
+        elif kind == "gaps":
+            days = [d for d in range(60) if d not in (3, 4, 5, 31, 40)]
+            parts, chunk = steps(self.values, days, 1), (1, 90, 80)
+            self.combine = {"along": {"time": {"axis": "slots", "step": "1D"}}}
+            self.values[[3, 4, 5, 31, 40]] = -999
+        for number, (part, at) in enumerate(parts):
+            write_file(folder / f"{number:03}.nc", part, at, chunk)
+
+    def config(self, **output: object) -> Path:
+        reads = {name: {**sizes, "at": {d: at[d] for d in sizes}} for name, (sizes, at) in READS.items()}
+        return write_config(self.folder, STORE, self.combine, more=f"reads: {json.dumps(reads)}\n", **output)
+
+
+def box(name: str) -> tuple[slice, ...]:
+    sizes, at = READS[name]
+    return tuple(slice(at[d], at[d] + sizes.get(d, n)) for d, n in zip(("time", "y", "x"), SHAPE, strict=True))
+
+
+def planned(config: Path) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
+    """Cost by read and side."""
+    drystone.scan(config)
+    [array] = [a for a in drystone.plan(config).to_json()["outputs"][0]["arrays"] if a["path"] == "/v"]  # type: ignore[index]
+    return {r["name"]: r for r in array["reads"]}
+
+
+class Count:
+    """Ranges that a local folder was asked for, their bytes, and looks at files."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.requests = self.nbytes = self.looks = 0
+        ranges, stat = LocalStore.get_ranges, LocalStore.stat
+
+        def counted_ranges(store: LocalStore, key: str, starts: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
+            self.requests += len(starts)
+            self.nbytes += sum(lengths)
+            return ranges(store, key, starts, lengths)
+
+        def counted_stat(store: LocalStore, key: str) -> object:
+            self.looks += key.endswith(".nc")  # not at the table
+            return stat(store, key)
+
+        patch.setattr(LocalStore, "get_ranges", counted_ranges)
+        patch.setattr(LocalStore, "stat", counted_stat)
+
+    def take(self) -> tuple[int, int, int]:
+        """What was counted since the last time."""
+        taken = self.requests, self.nbytes, self.looks
+        self.requests = self.nbytes = self.looks = 0
+        return taken
+
+
+@pytest.mark.parametrize("kind", ["chunked", "contiguous", "mosaic", "gaps"])
+def test_the_source_is_read_as_the_plan_says(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = Archive(kind, tmp_path)
+    config = archive.config()
+    costs = planned(config)
+    dataset = drystone.open(config)
+    count = Count(monkeypatch)
+    for name in READS:
+        count.take()
+        got = dataset["v"][box(name)].values
+        requests, nbytes, looks = count.take()
+        np.testing.assert_array_equal(got, archive.values[box(name)])
+        said = costs[name]["source"]
+        assert (said["requests"], said["fetched"]) == (requests, nbytes), name
+        # two threads that meet a granule at the same time both look at it
+        assert said["probes"] <= looks <= said["probes"] + 8, name
+
+
+def test_a_read_of_any_place_is_the_mean_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = Archive("gaps", tmp_path)
+    config = write_config(tmp_path, STORE, archive.combine, more="reads: {any days: {time: 2}}\n", codecs=["none"])
+    said = planned(config)["any days"]
+    assert (said["source"]["counted"], said["source"]["places"]) == (59, 59)
+    dataset = drystone.open(config)
+    count = Count(monkeypatch)
+    for first in range(59):
+        _ = dataset["v"][first : first + 2].values
+    requests, nbytes, _ = count.take()
+    assert (said["source"]["requests"], said["source"]["fetched"]) == pytest.approx((requests / 59, nbytes / 59))
+
+
+def test_references_are_read_chunk_by_chunk(tmp_path: Path) -> None:
+    archive = Archive("gaps", tmp_path)
+    more = "reads: {series: {y: 1, x: 1}, map: {time: 1, at: {time: 31}}}\n"
+    costs = planned(write_config(tmp_path, KERCHUNK, archive.combine, more=more))
+    assert {n: (c["target"]["chunks"], c["target"]["requests"], c["target"]["probes"]) for n, c in costs.items()} == {
+        "series": (60, 55, 5),
+        "map": (1, 0, 1),
+    }
+    assert costs["series"]["target"]["decoded"] == 55 * 90 * 80 * 2
+
+
+class CountingStore(zarr.storage.LocalStore):
+    """Counts what a reader asks of a folder."""
+
+    found = missing = nbytes = 0
+
+    async def get(self, key: str, prototype: object, byte_range: object = None) -> object:
+        data = await super().get(key, prototype, byte_range)  # type: ignore[arg-type]
+        if data is None:
+            self.missing += 1
+        else:
+            self.found += 1
+            self.nbytes += len(data)
+        return data
+
+    def take(self) -> tuple[int, int, int]:
+        """What was counted since the last time."""
+        taken = self.found, self.missing, self.nbytes
+        self.found = self.missing = self.nbytes = 0
+        return taken
+
+
+TARGETS: dict[str, dict[str, object]] = {
+    "chunks": {"chunks": {"time": 16, "y": 20, "x": 33}, "shards": "none"},
+    "shards": {"chunks": {"time": 8, "y": 15, "x": 40}, "shards": {"time": 24, "y": 45, "x": 80}},
+    "months": {"chunks": {"time": "months", "y": 40}, "shards": "none", "grid": "rectilinear"},
+    "shards of months": {"chunks": {"time": 1, "y": 30, "x": 30}, "shards": {"time": "months"}, "grid": "rectilinear"},
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("kind", ["contiguous", "gaps"])
+def test_the_target_is_read_as_the_plan_says(kind: str, target: str, tmp_path: Path) -> None:
+    archive = Archive(kind, tmp_path)
+    config = archive.config(codecs=["none"], **TARGETS[target])
+    costs = planned(config)
+    drystone.run(config)
+    store = CountingStore(tmp_path / "out/out.zarr", read_only=True)
+    with zarr.config.set({"array.rectilinear_chunks": True}):
+        array = zarr.open_array(store, path="v", mode="r")
+        for name in READS:
+            store.take()
+            got = array[box(name)]
+            found, missing, nbytes = store.take()
+            np.testing.assert_array_equal(got, archive.values[box(name)])
+            said = costs[name]["target"]
+            assert (said["requests"], said["probes"]) == (found, missing), name
+            if kind == "contiguous":  # no codecs there either, so encoded sizes are known
+                assert said["fetched"] == pytest.approx(nbytes), name
