@@ -178,9 +178,7 @@ def by_grids(
     source_ratio, target_ratio
         Raw bytes for each encoded byte.
     """
-    before = read_cost(
-        pattern, array.dims, array.grid, stored_itemsize(array), ratio=source_ratio, objects=granule_grid(array)
-    )
+    before = read_cost(pattern, array.dims, array.grid, stored_itemsize(array), ratio=source_ratio, objects=granule_grid(array))
     after = read_cost(
         pattern,
         array.dims,
