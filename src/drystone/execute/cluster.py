@@ -81,6 +81,10 @@ _SETTINGS = {
     "distributed.deploy.lost-worker-timeout": "31536000s",
     "distributed.nanny.pre-spawn-environ": {"OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1},
     "distributed.comm.timeouts.connect": "120s",
+    # what only the dashboard shows costs milliseconds a task: source code of each call, stacks sampled in workers
+    "distributed.diagnostics.computations.nframes": 0,
+    "distributed.diagnostics.computations.max-history": 1,
+    "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.limit": "60s",  # a codec that holds the GIL for seconds is no news
 }
 
