@@ -89,11 +89,19 @@ _SETTINGS = {
 }
 
 
+def _without_spans(extensions: Mapping[str, type]) -> dict[str, type]:
+    """Spans, which only a dashboard shows, keep a record of each submission for as long as the scheduler lives."""
+    unwanted = ("spans", "stealing")
+    return {name: extension for name, extension in extensions.items() if name not in unwanted}
+
+
 @contextmanager
 def connect(options: ExecutionOptions, resources: Resources) -> Iterator[Client]:
     """A client of the cluster that the options name; a local one is started, and ended with the block."""
     import dask
     import distributed
+    from distributed.scheduler import DEFAULT_EXTENSIONS as OF_SCHEDULER
+    from distributed.worker import DEFAULT_EXTENSIONS as OF_WORKER
 
     # their classes are not annotated
     make_client = cast("Callable[..., AbstractContextManager[Client]]", distributed.Client)
@@ -116,6 +124,8 @@ def connect(options: ExecutionOptions, resources: Resources) -> Iterator[Client]
                     dashboard_address="127.0.0.1:0",
                     local_directory=folder,
                     preload=["drystone.execute.guard"],
+                    scheduler_kwargs={"extensions": _without_spans(OF_SCHEDULER)},
+                    extensions=_without_spans(OF_WORKER),
                     silence_logs=50,
                 ) as cluster,
                 make_client(cluster, timeout="120s") as client,
