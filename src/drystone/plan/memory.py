@@ -24,7 +24,7 @@ from drystone.model.placement import CombinedArray
 from drystone.model.recode import Recode
 from drystone.plan.layout import TargetLayout
 
-__all__ = ["BASELINE", "BATCH_BYTES", "MemoryModel", "task_memory"]
+__all__ = ["BASELINE", "BATCH_BYTES", "MemoryModel", "task_memory", "worker_memory"]
 
 # a worker's process with its libraries loaded and idle: measured 190 to 230 MB with pyarrow, deltalake and distributed
 BASELINE = 256_000_000
@@ -50,6 +50,17 @@ def task_memory(limit: int) -> int:
     3144000000
     """
     return max(1_000_000, int(limit * _USABLE) - BASELINE)
+
+
+def worker_memory(task: int) -> int:
+    """The least limit of a worker whose tasks may plan with ``task`` bytes: what :func:`task_memory` undoes.
+
+    Examples
+    --------
+    >>> task_memory(worker_memory(3_144_000_000)), task_memory(worker_memory(3_144_000_000) - 2) < 3_144_000_000
+    (3144000000, True)
+    """
+    return math.ceil((task + BASELINE) / _USABLE)
 
 
 def encoded_bound(nbytes: int) -> int:

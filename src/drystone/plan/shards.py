@@ -20,7 +20,7 @@ from drystone.grid.chunk_grid import ChunkGrid
 from drystone.model.placement import CombinedArray
 from drystone.plan.candidates import Candidate, Timer, candidates_of, largest
 from drystone.plan.layout import TargetLayout
-from drystone.plan.memory import MemoryModel
+from drystone.plan.memory import MemoryModel, worker_memory
 
 __all__ = ["TaskPlan", "Weighed", "weigh"]
 
@@ -220,19 +220,21 @@ def _too_small(layout: TargetLayout, model: MemoryModel, memory: int, least: Can
     what = "shard" if layout.shard is not None else "chunk"
     smallest = math.prod(min(c, max(n, 1)) for c, n in zip(layout.cell, layout.shape, strict=True))
     raw = smallest * model.itemsize
-    advice = f"give a task {least.memory} bytes"
+    worker = worker_memory(least.memory)
+    advice = f"give a task {least.memory} bytes (memory_per_worker: {worker} B)"
     if layout.shard is not None and raw > layout.chunk_bytes:
         advice += (
             f", or shards of fewer than the {math.prod(layout.inner_grid)} inner chunks (of {layout.chunk_bytes} bytes each)"
         )
     parts = "" if least.stream is None else f", {least.stream[1]} elements along {layout.dims[least.stream[0]]!r} at a time"
     return PlanError(
-        f"{layout.path}: a task may take {memory} bytes, but one {what} of {layout.cell} elements is {raw} bytes raw and takes "
-        f"{least.memory} to read, assemble and encode{parts} (source chunks of {model.source_chunk} bytes, {model.threads} "
-        f"threads); {advice}",
+        f"{layout.path}: a task may take {memory} bytes (max_mem), but one {what} of {layout.cell} elements is {raw} bytes raw "
+        f"and takes {least.memory} to read, assemble and encode{parts} (source chunks of {model.source_chunk} bytes, "
+        f"{model.threads} threads); {advice}",
         kind="memory",
         array=layout.path,
         memory=memory,
         needed=least.memory,
+        memory_per_worker=worker,
         cell_bytes=raw,
     )
