@@ -157,12 +157,12 @@ def test_a_plan_of_another_version_is_asked_about_not_stumbled_over(archive: tup
     (file,) = (tmp_path / "work").glob("*/runs/*/plan.json")
     document = json.loads(file.read_text())
     (entry,) = document["arrays"]
-    # what version 4 holds: who changes this raises the version, or runs begun before end in an error of Python's
-    assert document["version"] == 4
+    # what version 6 holds: who changes this raises the version, or runs begun before end in an error of Python's
+    assert document["version"] == 6
     assert set(entry) == {"array", "layout", "tasks", "axis", "placements"}
-    fields = "path write regions source_chunks chunk_reads memory in_flight threads stream copies"
+    fields = "path write regions source_chunks chunk_reads memory in_flight threads stream copies shuffle"
     assert set(entry["tasks"]) == set(fields.split())
-    layout = "path dims shape dtype chunk shard codecs fill attributes sizes"
+    layout = "path dims shape dtype chunk shard codecs fill attributes sizes rounding"
     assert set(json.loads(entry["layout"])) == set(layout.split())
     entry["tasks"] = {"path": "/v", "shape": [1], "cell": [1], "region": [1]}  # as version 3 had it
     file.write_text(json.dumps(document | {"version": 3}))

@@ -46,17 +46,19 @@ def test_store_holds_the_granules_values(data: st.DataObject) -> None:
     if data.draw(st.booleans()):
         shards = {n: chunks[n] * data.draw(st.integers(1, 3)) for n in names}
     memory = data.draw(st.sampled_from([500_000, 4_300_000, 100_000_000]))
+    only = data.draw(st.sampled_from([None, "one pass", "two passes"]))
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         write_granules(root / "raw", values, lengths, chunk, unwritten=unwritten, fill=fill)
         output = OutputOptions("store", "zarr", "out:s", chunks=chunks, shards=shards, codecs=(("zstd", {"level": 1}),))
         try:
-            run = prepare_run(root / "raw", root / "out", output, memory, slots=data.draw(st.integers(1, 4)))
+            run = prepare_run(root / "raw", root / "out", output, memory, slots=data.draw(st.integers(1, 4)), only=only)
         except PlanError as error:
-            run = prepare_run(root / "raw", root / "out", output, int(error.facts["needed"] or 0))
+            run = prepare_run(root / "raw", root / "out", output, int(error.facts["needed"] or 0), only=only)
         receipts = run.run_all()
         assert run.state().n_done == run.plan.n_tasks
-        assert {k for r in receipts for o in r.objects for k in [o.key] if o.size >= 0} == {
+        assert (run.plan.arrays[0].tasks.shuffle is not None) == (only == "two passes")
+        assert {o.key for r in receipts for o in r.objects if o.size >= 0 and run.plan.task(r.index).pass_ == 2} == {
             k for k in (key.removeprefix("s/") for key in run.bytes()) if k.startswith("v/c")
         }
         run.publish()

@@ -20,7 +20,10 @@ from drystone.model.placement import CombinedArray, Placements
 from drystone.plan.chunking import target_layout
 from drystone.plan.layout import TargetLayout
 from drystone.plan.shards import TaskPlan, weigh
+from drystone.plan.shuffle import Shuffle
 from drystone.rechunk.streaming import steps_of
+
+type Box = tuple[tuple[int, ...], tuple[int, ...]]
 
 CHAIN = CodecChain.of("bytes", Codec.of("zlib", level=1))
 
@@ -64,15 +67,16 @@ def test_tasks(data: st.DataObject) -> None:
     layout = data.draw(layouts(array))
     memory = data.draw(st.integers(20_000, 10_000_000) | st.integers(20_000, 60_000))
     slots = data.draw(st.integers(1, 5))
+    only = data.draw(st.sampled_from([None, "one pass", "two passes"]))
     try:
-        plan = weigh(array, layout, memory, slots=slots, in_flight=10_000).plan
+        plan = weigh(array, layout, memory, slots=slots, in_flight=10_000, only=only).plan
     except PlanError as error:
         needed = int(error.facts["needed"] or 0)
         assert needed > memory
-        plan = weigh(array, layout, needed, slots=slots, in_flight=10_000).plan  # what it says would do does
+        plan = weigh(array, layout, needed, slots=slots, in_flight=10_000, only=only).plan  # what it says would do does
         memory = needed
     assert plan.memory <= memory
-    bounds = [plan.bounds(i) for i in range(plan.n_tasks)]
+    bounds = [plan.bounds(i) for i in range(plan.n_regions)]
     rank = len(array.shape)
     starts = np.array([a for a, _ in bounds], np.int64).reshape(len(bounds), rank)
     stops = np.array([b for _, b in bounds], np.int64).reshape(len(bounds), rank)
@@ -86,7 +90,41 @@ def test_tasks(data: st.DataObject) -> None:
         assert plan.regions == layout.cells
         assert all(n == 1 for n in layout.inner_grid[:axis])
         bounds = [box for a, b in bounds for box in steps_of(a, b, plan.stream)]
+        if plan.shuffle is not None:  # the order of the grid, since boxes of the first pass name them by number
+            bounds.sort()
+    if plan.shuffle is not None:
+        boxes, bounds = bounds, [plan.bounds(i) for i in range(plan.n_regions, plan.n_tasks)]
+        check_shuffle(plan.shuffle, plan, boxes, bounds)
     assert plan.chunk_reads == sum(_touched(array.grid, a, b) for a, b in bounds)
+
+
+def check_shuffle(shuffle: Shuffle, plan: TaskPlan, boxes: list[Box], sources: list[Box]) -> None:
+    """Pieces are what the boxes of both passes share; groups and readers are as they are by looking at all pairs."""
+    event("two passes")
+    shared = {
+        (i, j): (np.maximum(a, c), np.minimum(b, d)) for i, (a, b) in enumerate(sources) for j, (c, d) in enumerate(boxes)
+    }
+    shared = {pair: (low, high) for pair, (low, high) in shared.items() if (low < high).all()}
+    pieces = {(i, j): (np.array(a), np.array(b)) for i in range(len(sources)) for j, a, b in shuffle.pieces(i)}
+    assert pieces.keys() == shared.keys()
+    assert all(np.array_equal(pieces[k], shared[k]) for k in pieces)
+    assert shuffle.n_pieces == len(pieces)
+    regions = [plan.bounds(i) for i in range(plan.n_regions)]
+    readers = {
+        (i, r)
+        for i, (a, b) in enumerate(sources)
+        for r, (c, d) in enumerate(regions)
+        if (np.maximum(a, c) < np.minimum(b, d)).all()
+    }
+    done = np.arange(plan.n_regions) % 3 == 0
+    left = shuffle.readers_left(plan.regions, done.reshape(plan.regions.grid_shape)).reshape(-1)
+    assert left.tolist() == [sum((i, r) in readers and not done[r] for r in range(len(regions))) for i in range(len(sources))]
+    for i, r in readers:
+        group = [
+            [d.index_to_chunk(x) for d, x in zip(shuffle.groups.dimensions, box[0], strict=True)]
+            for box in (sources[i], regions[r])
+        ]
+        assert group[0] == group[1]
 
 
 def _touched(grid: ChunkGrid, start: tuple[int, ...], stop: tuple[int, ...]) -> int:

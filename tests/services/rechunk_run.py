@@ -26,6 +26,7 @@ from drystone.protocols import ScanOptions, Source
 from drystone.rechunk.kernel import TaskJob, run_task
 from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, content_digests, write_plan
 from drystone.rechunk.receipts import RunState, load_receipts, run_state, target_sizes
+from drystone.rechunk.shuffle import FOLDER
 from drystone.rechunk.target import prepare, publish
 from drystone.scan.hdf5 import Hdf5Scanner
 from drystone.storage.address import Places
@@ -91,12 +92,14 @@ class Prepared:
     run: str
 
     def run_all(self, indices: Iterable[int] | None = None) -> list[Receipt]:
-        """Do tasks in this process."""
-        return [run_task(self.job, i).receipt for i in (range(self.plan.n_tasks) if indices is None else indices)]
+        """Do tasks in this process, those of a first pass before those of a second."""
+        every = sorted(range(self.plan.n_tasks), key=lambda i: self.plan.task(i).pass_)
+        return [run_task(self.job, i).receipt for i in (every if indices is None else indices)]
 
     def state(self) -> RunState:
         """What is done."""
-        return run_state(self.plan, load_receipts(self.store, self.run), target_sizes(self.store, self.key))
+        between = {key: stamp.size for key, stamp in self.store.list(f"{self.run}/{FOLDER}/")}
+        return run_state(self.plan, load_receipts(self.store, self.run), target_sizes(self.store, self.key), between)
 
     def publish(self) -> None:
         """Make it visible."""
@@ -117,8 +120,12 @@ def prepare_run(
     threads: int = 2,
     slots: int = 1,
     copies: bool = False,
+    only: str | None = None,
 ) -> Prepared:
-    """Scan ``raw``, plan the arrays, write plan and metadata below ``out``, a folder or a place of that name."""
+    """Scan ``raw``, plan the arrays, write plan and metadata below ``out``, a folder or a place of that name.
+
+    ``only`` names the way that the planner must take.
+    """
     places = Places.of([Place("raw", raw.as_uri()), Place("out", out.as_uri()) if isinstance(out, Path) else out])
     source = places.store("raw")
     scans, granules = {}, {}
@@ -141,7 +148,8 @@ def prepare_run(
             assert structure_problem(array, str) is None
             tasks = plan_copies(array, layout, memory, math.prod(array.shape), threads=threads, slots=slots)
         else:
-            tasks = weigh(array, layout, memory, threads=threads, slots=slots, joined=not isinstance(out, Path)).plan
+            remote = not isinstance(out, Path)
+            tasks = weigh(array, layout, memory, threads=threads, slots=slots, joined=remote, parted=remote, only=only).plan
         plans.append(ArrayPlan(array, layout, tasks, content_digests(placed), attempts))
     plan = RechunkPlan(0, output.at, tuple(plans))
     store, key = places.resolve(output.at)

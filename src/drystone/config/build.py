@@ -157,6 +157,8 @@ def _execution(values: Mapping[str, object]) -> ExecutionOptions:
         workers=_count(values.get("workers")),
         threads_per_worker=_count(values.get("threads_per_worker")),
         memory_per_worker=_count(values.get("memory_per_worker")),
+        reread=cast(int, values.get("reread", 3)),
+        scratch=cast("str | None", values.get("scratch")),
     )
 
 

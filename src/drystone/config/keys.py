@@ -281,6 +281,19 @@ EXECUTION = Section(
         Key("workers", AUTO_COUNT, "Processes; auto: one a core.", "auto"),
         Key("threads_per_worker", AUTO_COUNT, "Threads in each.", "auto"),
         Key("memory_per_worker", Either((Choice(("auto",)), Size())), "Of each; auto: what the host has, shared out.", "auto"),
+        Key(
+            "reread",
+            Integer(1, 1000),
+            "How often a source chunk may be read, on average, before a rechunk in two passes is weighed: as many readings as "
+            "writing and reading a copy costs.",
+            "3",
+        ),
+        Key(
+            "scratch",
+            ADDRESS,
+            "Folder for what lies between two passes, which all workers reach; removed as it is used up.",
+            "in `work:`",
+        ),
     ),
 )
 FAILURES = Section(

@@ -35,7 +35,7 @@ class Attempt[T]:
 def is_final(error: Exception) -> bool:
     """Whether another try would say the same: drystone's own verdicts, except that storage was not reached."""
     if isinstance(error, StorageError):
-        return error.kind in ("no-file", "no-permission", "outside")
+        return error.kind in ("no-file", "no-permission", "outside", "shuffle-lost")
     return isinstance(error, DrystoneError)
 
 
@@ -56,7 +56,7 @@ class Attempts[T]:
     Parameters
     ----------
     items
-        Drawn one by one, as late as possible.
+        Drawn one by one, as late as possible; None: the next waits for others that were drawn before.
     tries
         Of an item that raises.
 
@@ -68,10 +68,10 @@ class Attempts[T]:
     (True, 'b', None, 'a')
     """
 
-    def __init__(self, items: Iterator[T], tries: int) -> None:
+    def __init__(self, items: Iterator[T | None], tries: int) -> None:
         self._fresh = items
         self._tries = tries
-        self._exhausted = False
+        self.exhausted = False
         self._again: deque[Attempt[T]] = deque()
         self._waiting: list[tuple[float, int, Attempt[T]]] = []
         self._order = itertools.count()
@@ -82,10 +82,10 @@ class Attempts[T]:
             return self._again.popleft()
         if self._waiting and self._waiting[0][0] <= now:
             return heapq.heappop(self._waiting)[2]
-        if not self._exhausted:
+        if not self.exhausted:
             for item in self._fresh:
-                return Attempt(item)
-            self._exhausted = True
+                return None if item is None else Attempt(item)
+            self.exhausted = True
         return None
 
     def next_due(self) -> float | None:

@@ -76,7 +76,7 @@ class _Run[T, R]:
 
 def run_windowed[T, R](
     function: Callable[[T], R],
-    items: Iterable[T],
+    items: Iterable[T | None],
     options: ExecutionOptions,
     *,
     on_done: Callable[[T, R], None],
@@ -92,7 +92,7 @@ def run_windowed[T, R](
     function
         Picklable where workers are processes; harmless to repeat. Its results should be small.
     items
-        Drawn as they are needed.
+        Drawn as they are needed; None where the next must wait until more of those before it are done or set aside.
     options
         Which engine.
     on_done, on_failed
@@ -142,9 +142,9 @@ def _run_inline[T, R](run: _Run[T, R], limit: float | None) -> bool:
         attempt = run.attempts.take(time.monotonic())
         if attempt is None:
             due = run.attempts.next_due()
-            if due is None:
+            if due is None and run.attempts.exhausted:
                 return True
-            time.sleep(min(_POLL, max(0.0, due - time.monotonic())))
+            time.sleep(_POLL if due is None else min(_POLL, max(0.0, due - time.monotonic())))
             continue
         try:
             result = run.function(attempt.item)
@@ -188,7 +188,8 @@ class _Window[T, R]:
                     self._refill(now)
                 elif deadline is None:
                     deadline = now + _GRACE
-                if not self._flying and (run.stop.name is not None or run.attempts.next_due() is None):
+                over = run.attempts.exhausted and run.attempts.next_due() is None
+                if not self._flying and (run.stop.name is not None or over):
                     break
                 if deadline is not None and now > deadline:
                     break

@@ -264,13 +264,17 @@ class ExecutionOptions:
 
     ``cluster``: ``local`` (Dask on this host; small plans run in the driver's process), ``inline`` (always in the
     driver's process), or a Dask scheduler's address. ``workers`` None: one a core. ``memory_per_worker`` in bytes,
-    None: what the host has, shared out.
+    None: what the host has, shared out. ``reread``: times that a source chunk may be read, on average, before a rechunk in
+    two passes is weighed against it; as many readings as a copy in between costs. ``scratch``: address of the folder for that
+    copy, which all workers reach; None: in the work place.
     """
 
     cluster: str = "local"
     workers: int | None = None
     threads_per_worker: int | None = None
     memory_per_worker: int | None = None
+    reread: float = 3.0
+    scratch: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

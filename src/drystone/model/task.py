@@ -11,7 +11,7 @@ __all__ = ["Receipt", "StoredObject", "Task"]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Whole write cells of one array of one output.
+    """Whole write cells of one array of one output; or, in a first of two passes, a box that is read and cut.
 
     Parameters
     ----------
@@ -22,9 +22,11 @@ class Task:
     index
         Number of the task within the array's plan.
     start, stop
-        The region, in elements; each edge lies on a write-cell edge or at the array's end.
+        The region, in elements; each edge lies on a write-cell edge or at the array's end. Of a first pass: what is read.
     fingerprint
         Hash of what decides the bytes: plan, source rows, codecs, library versions.
+    pass_
+        1 or 2; 2 where there is one pass.
 
     Examples
     --------
@@ -41,6 +43,7 @@ class Task:
     start: tuple[int, ...]
     stop: tuple[int, ...]
     fingerprint: str
+    pass_: int = 2
 
     @property
     def task_id(self) -> str:
@@ -51,7 +54,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """One object that a task wrote: key below the target, size and CRC-32C. Size -1: all fill, so no object exists."""
+    """One object that a task wrote: key below the target, size and CRC-32C. Size -1: all fill, so no object exists.
+
+    What a first pass writes lies between the passes; its key is whole.
+    """
 
     key: str
     size: int

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 
 from drystone.model.options import ArchiveConfig, OutputOptions
-from drystone.storage.address import Places
+from drystone.storage.address import Places, split_address
 from drystone.storage.store import Place, Store
 from drystone.table.table import ReferenceTable
 
@@ -68,3 +68,11 @@ class Archive:
         address = f"{output.form} {output.at}"
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", output.at.partition(":")[2])[:40]
         return self.key("runs", f"{name}-{hashlib.blake2b(address.encode(), digest_size=4).hexdigest()}")
+
+    def scratch(self, output: OutputOptions) -> str:
+        """Address of the folder for what lies between two passes of one output."""
+        run, asked = self.run_key(output), self.config.execution.scratch
+        if asked is None:
+            return f"{split_address(self.config.work)[0]}:{run}"
+        place, key = split_address(asked)
+        return f"{place}:" + "/".join(p for p in (key.strip("/"), self.config.name, run.rpartition("/")[2]) if p)

@@ -207,10 +207,11 @@ def plan_output(archive: Archive, whole: Whole, index: int, output: OutputOption
         plans = _virtual(whole.table, combined, wanted, output)
     else:
         nbytes = sum(_nbytes(combined.array(p)) for p in wanted)
-        remote = archive.places.resolve(output.at)[0].root is None
+        between = archive.scratch(output)
+        remote, parted = (archive.places.resolve(address)[0].root is None for address in (output.at, between))
         fields = sum(not _by_driver(combined.array(p), combined) for p in wanted)
-        clock = Clock.of(archive.places, whole.table, output.at)
-        store = _Store(archive.config, whole.table, combined, output, nbytes, fields, remote, clock)
+        clock = Clock.of(archive.places, whole.table, output.at, between)
+        store = _Store(archive.config, whole.table, combined, output, nbytes, fields, remote, parted, clock)
         plans = [store.array(p) for p in wanted]
     plan = OutputPlan(index, output, tuple(sorted((*plans, *refused), key=lambda a: a.path)), combined)
     if not plan.holds_data:
@@ -262,7 +263,7 @@ def _encoded_bytes(table: ReferenceTable, array: CombinedArray) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Store:
-    """A store to plan: bytes of all its arrays, fields that workers write, whether its target is no folder."""
+    """A store to plan: bytes of all its arrays, fields that workers write, whether target and scratch are no folders."""
 
     config: ArchiveConfig
     table: ReferenceTable
@@ -271,6 +272,7 @@ class _Store:
     nbytes: int
     fields: int
     remote: bool
+    parted: bool
     clock: Clock
 
     def array(self, path: str) -> PlannedArray:
@@ -303,7 +305,15 @@ class _Store:
             return self.clock.way(way, array, layout, ends, host)
 
         weighed = weigh(
-            array, layout, limit, threads=host.threads, slots=slots, joined=self.remote, timer=lambda way: timed(way).seconds
+            array,
+            layout,
+            limit,
+            threads=host.threads,
+            slots=slots,
+            joined=self.remote,
+            timer=lambda way: timed(way).seconds,
+            parted=self.parted,
+            reread=self.config.execution.reread,
         )
         ways = ways_of(weighed.candidates, layout, limit)
         why = f"not copied: {problem}" if self.output.mode == "auto" else ""

@@ -164,7 +164,7 @@ def _output(archive: Archive, output: OutputOptions) -> OutputStatus:
     if plan is None:
         state = "not begun" if record is None else "published"
         return OutputStatus(output.at, output.form, state, None if record is None else record.identity, 0, 0, 0, 0.0, 0)
-    done = state_of(archive, run, plan)
+    done = state_of(archive, output, plan)
     published = record is not None and done.n_done == plan.n_tasks
     return OutputStatus(
         output.at,

@@ -17,10 +17,12 @@ from drystone.errors import ConsentNeeded, DrystoneError, IncompleteRun, TableEr
 from drystone.execute.engine import run_windowed
 from drystone.execute.resources import resolve
 from drystone.fetch.fetcher import Fetcher
+from drystone.model.options import OutputOptions
 from drystone.model.placement import CombinedArray
 from drystone.model.progress import Progress
 from drystone.pipeline.archive import Archive
 from drystone.pipeline.combined import Whole, fetcher_for
+from drystone.pipeline.passes import Passes, shuffle_sizes, sweep_between
 from drystone.pipeline.planning import OutputPlan
 from drystone.pipeline.published import PublishedRecord, read_published, write_published
 from drystone.pipeline.verifying import verified_text, verify_one
@@ -59,10 +61,12 @@ def rechunk_plan(whole: Whole, plan: OutputPlan) -> RechunkPlan:
     return RechunkPlan(plan.index, plan.output.at, tuple(arrays))
 
 
-def state_of(archive: Archive, run: str, plan: RechunkPlan) -> RunState:
-    """What is done of a plan, from receipts and one listing of the target."""
+def state_of(archive: Archive, output: OutputOptions, plan: RechunkPlan) -> RunState:
+    """What is done of a plan, from receipts and one listing of the target, and of what lies between two passes."""
+    run = archive.run_key(output)
     store, key = archive.places.resolve(plan.target)
-    return run_state(plan, load_receipts(archive.store, run), target_sizes(store, key))
+    between = shuffle_sizes(*archive.places.resolve(archive.scratch(output)))
+    return run_state(plan, load_receipts(archive.store, run), target_sizes(store, key), between)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +123,7 @@ def store_work(archive: Archive, whole: Whole, plan: OutputPlan) -> StoreWork:
         layouts,
         values,
         _identity(rechunk, layouts, values),
-        state_of(archive, run, rechunk),
+        state_of(archive, plan.output, rechunk),
         before,
         tuple(sorted(earlier - {lay.path for lay in layouts})),
         not readable or (saved is not None and saved.fingerprint != rechunk.fingerprint),
@@ -147,10 +151,11 @@ def run_store(archive: Archive, whole: Whole, work: StoreWork, check: Callable[[
     sweep_temporary(store, key)
     write_plan(archive.store, run, rechunk)
     prepare(store, key, layouts, plan.combined.groups, work.values)
-    written = _run_tasks(archive, whole, run, rechunk, state, progress)
+    written = _run_tasks(archive, whole, plan.output, rechunk, state, progress)
     sweep_temporary(store, key)  # a worker that died in this run left its half-written object; no writer is left
     sizes = target_sizes(store, key)
     state = run_state(rechunk, load_receipts(archive.store, run), sizes)
+    sweep_between(*archive.places.resolve(archive.scratch(plan.output)))
     if state.n_done < rechunk.n_tasks:
         raise IncompleteRun(
             f"{plan.output.at}: {rechunk.n_tasks - state.n_done} of {rechunk.n_tasks} tasks are left although their "
@@ -234,32 +239,36 @@ def ask(archive: Archive, work: StoreWork) -> None:
 
 
 def _run_tasks(
-    archive: Archive, whole: Whole, run: str, plan: RechunkPlan, state: RunState, progress: Progress
+    archive: Archive, whole: Whole, output: OutputOptions, plan: RechunkPlan, state: RunState, progress: Progress
 ) -> tuple[int, int]:
     """Do what is left; returns tasks done and bytes written."""
-    pending = state.pending()
-    if not pending:
+    scratch = archive.scratch(output)
+    passes = Passes(plan, state, *archive.places.resolve(scratch))
+    passes.sweep()
+    if state.n_done == plan.n_tasks:
         return 0, 0
     stage = f"rechunk {plan.target}"
     progress.start(stage, plan.n_tasks, "tasks")
     progress.advance(stage, state.n_done)
     place = archive.config.work.partition(":")[0]
-    job = TaskJob(archive.places, f"{place}:{run}", whole.table.pin(), plan.fingerprint)
+    job = TaskJob(archive.places, f"{place}:{archive.run_key(output)}", whole.table.pin(), plan.fingerprint, scratch=scratch)
     failed: list[tuple[int, DrystoneError]] = []
     sums = [0, 0]
 
-    def done(_: int, task: TaskDone) -> None:
+    def done(index: int, task: TaskDone) -> None:
         sums[0] += 1
         sums[1] += task.receipt.bytes_written
+        passes.done(index)
         progress.advance(stage)
 
     def broke(index: int, error: DrystoneError) -> None:
         failed.append((index, error))
+        passes.failed(index)
         progress.note(f"task {index} set aside: {error.message}")
 
     run_windowed(
         partial(run_task, job),
-        pending,
+        passes,
         archive.config.execution,
         on_done=done,
         on_failed=broke,
@@ -270,8 +279,9 @@ def _run_tasks(
     if failed:
         index, error = failed[0]
         task = plan.task(index)
+        waiting = f", {passes.held_back} wait for what they would have written" if passes.held_back else ""
         raise IncompleteRun(
-            f"{plan.target}: {len(failed)} of {plan.n_tasks} tasks were set aside, the others are done and kept; the "
+            f"{plan.target}: {len(failed)} of {plan.n_tasks} tasks were set aside{waiting}, the others are done and kept; the "
             f"first is task {index} ({task.array} from {task.start} to {task.stop}): {error.message}; mend the cause and run "
             "again",
             kind=error.kind,

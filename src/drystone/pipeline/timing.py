@@ -31,6 +31,8 @@ class Clock:
         Where granules lie.
     target
         Key of the place that is written.
+    between
+        Key of the place of what lies between two passes.
     """
 
     rates: Rates | None
@@ -38,20 +40,21 @@ class Clock:
     places: Places
     table: ReferenceTable
     target: str
+    between: str
 
     @classmethod
-    def of(cls, places: Places, table: ReferenceTable, at: str) -> Clock:
+    def of(cls, places: Places, table: ReferenceTable, at: str, between: str) -> Clock:
         """Read the rates, if there are any."""
         rates, why = load_rates()
-        return cls(rates, why, places, table, place_key(places.resolve(at)[0]))
+        return cls(rates, why, places, table, *(place_key(places.resolve(address)[0]) for address in (at, between)))
 
     def ends(self, array: CombinedArray, encoded: int, slots: int) -> Ends:
         """What is read and written, from where to where."""
         ids = array.holder.placements.granule_id
         if self.rates is None or not len(ids):
-            return Ends(self.target, self.target, encoded, slots)
+            return Ends(self.target, self.target, encoded, slots, self.between)
         source = place_key(self.places.resolve(self.table.granule(int(ids[0])).address)[0])
-        return Ends(source, self.target, encoded, slots)
+        return Ends(source, self.target, encoded, slots, self.between)
 
     def way(self, way: Candidate, array: CombinedArray, layout: TargetLayout, ends: Ends, host: Resources) -> Prediction:
         """Of a way that decodes and encodes."""

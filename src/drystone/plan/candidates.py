@@ -9,6 +9,10 @@ fewest reads first, then whole rounds over the tasks that run at once, then the 
 *Streamed.* A shard whose inner chunks do not span it along its first divided axis is read and encoded in steps along that
 axis, and its inner chunks go to the open object in the order in which they lie there. Two steps are held raw, not a shard, and
 one is read while the other is encoded.
+
+*Two passes.* The array is read once in large boxes and cut by destination (:mod:`drystone.plan.shuffle`). The copy in between
+is written and read; so ``reread`` says how many readings of the source are worth it, and two passes win only where every
+other way that fits reads chunks more often than that, or where there is no other.
 """
 
 from __future__ import annotations
@@ -17,19 +21,22 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from drystone.grid.chunk_grid import ChunkGrid
-from drystone.grid.dimension import DimensionGrid, RectilinearDimension, RegularDimension, grouped
+from drystone.grid.dimension import DimensionGrid, RegularDimension, grouped
 from drystone.model.placement import CombinedArray
 from drystone.plan.layout import TargetLayout
 from drystone.plan.memory import MemoryModel
+from drystone.plan.regions import largest, most, overlaps, stepped
+from drystone.plan.shuffle import Shuffle, TwoPasses, two_passes
 from drystone.plan.source_chunks import placed_chunks
 
-__all__ = ["Candidate", "candidates_of", "largest", "most", "overlaps", "stream_axis"]
+__all__ = ["REREAD", "TASK_BYTES", "Candidate", "candidates_of", "stream_axis"]
 
 # raw bytes of a region that is worth a task: below, the cost of a message and a receipt shows; above, a death costs more
 TASK_BYTES = 512_000_000
+# times that a source chunk may be read, on average, before a copy in between costs less: it is written and read, each of
+# which takes about as long as reading and decoding the source
+REREAD = 3.0
 _STEP_BYTES = 64_000_000  # a streamed step larger than this saves nothing any more
 _TOLERANCE = 1.02  # a region this much more costly but smaller is preferred
 _SOONER = 1.1  # predicted times that differ by less say nothing
@@ -42,9 +49,9 @@ class Candidate:
     Parameters
     ----------
     name
-        ``one pass`` or ``streamed``; with ``, re-reading`` where some source chunks are read more than once.
+        ``one pass``, ``streamed`` or ``two passes``; with ``, re-reading`` where some source chunks are read more than once.
     regions
-        What each task owns.
+        What each task that writes the target owns.
     stream
         Axis and elements of a step, where it is streamed.
     held
@@ -57,6 +64,8 @@ class Candidate:
         In elements decoded and encoded by the busiest of the tasks' slots; for comparison only.
     seconds
         Predicted, or None: see :mod:`drystone.plan.predict`.
+    shuffle
+        What lies between two passes, or None.
     """
 
     name: str
@@ -68,6 +77,7 @@ class Candidate:
     memory: int
     cost: float
     seconds: float | None = None
+    shuffle: Shuffle | None = None
 
     @property
     def amplification(self) -> float:
@@ -77,7 +87,12 @@ class Candidate:
     @property
     def n_tasks(self) -> int:
         """Tasks in all."""
-        return self.regions.n_chunks
+        return self.regions.n_chunks + (0 if self.shuffle is None else self.shuffle.n_sources)
+
+    @property
+    def way(self) -> str:
+        """The first words of the name."""
+        return self.name.partition(",")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +115,9 @@ def candidates_of(
     memory: int,
     slots: int,
     timer: Timer | None = None,
+    reread: float = REREAD,
+    *,
+    all_ways: bool = False,
 ) -> tuple[Candidate, ...]:
     """All ways worth naming, the best first: the cheapest that fits, or where none does the one that takes least.
 
@@ -115,13 +133,17 @@ def candidates_of(
         Tasks that run at once.
     timer
         Where it knows the seconds of all that fit, they decide, not the cost.
+    reread
+        Times that a source chunk may be read, on average, before a copy in between costs less.
+    all_ways
+        Weigh two passes even where one reads each source chunk once.
     """
     grid = _reading_grid(array)
     found: dict[tuple[ChunkGrid, tuple[int, int] | None], Candidate] = {}
 
     def add(regions: Sequence[DimensionGrid], stream: tuple[int, int] | None, held: int) -> None:
         whole = ChunkGrid(tuple(regions))
-        steps = whole if stream is None else ChunkGrid(_stepped(regions, *stream))
+        steps = whole if stream is None else ChunkGrid(stepped(regions, *stream))
         chunks, reads = _reads(array, grid, steps)
         name = ("one pass" if stream is None else "streamed") + (", re-reading" if reads > chunks else "")
         need = model.peak(held) if stream is None else model.streamed(held)
@@ -135,13 +157,45 @@ def candidates_of(
     if fitting:
         best = _grown(_cheapest(fitting, slots).axes, model, memory, slots)
         add(best, None, most(best))
-    add(front[0].axes, None, front[0].cells)  # the smallest region, and the one that reads least
-    add(front[-1].axes, None, front[-1].cells)
+    enough = reread * front[-1].reads
+    named = [front[0], front[-1]]  # the smallest region, and the one that reads least
+    if not any(c.reads <= enough for c in fitting):
+        named.insert(1, next(c for c in front if c.reads <= enough))  # and the smallest that does without a second pass
+    for region in named:
+        add(region.axes, None, region.cells)
     for axis, step in _steps(array, layout, model, memory):
         cells = layout.cells.dimensions
         held = most(cells) // max(1, min(largest(cells[axis]), layout.shape[axis])) * min(step, layout.shape[axis])
         add(cells, (axis, step), held)
-    return _ranked(tuple(found.values()), memory)
+    ranked = _ranked(tuple(found.values()), memory)
+    if layout.dtype.kind == "T" or not math.prod(layout.shape):
+        return ranked
+    if not all_ways and ranked[0].memory <= memory and ranked[0].chunk_reads <= ranked[0].source_chunks:
+        return ranked
+    twice = two_passes(grid, layout, model, memory, slots, stream_axis(layout))
+    two = _two(array, grid, twice, slots, reread)
+    return _with_two(ranked, two if timer is None else replace(two, seconds=timer(two)), memory, reread)
+
+
+def _two(array: CombinedArray, grid: ChunkGrid, found: TwoPasses, slots: int, reread: float) -> Candidate:
+    chunks, reads = _reads(array, grid, found.shuffle.sources)
+    sources, regions = found.shuffle.sources, found.regions
+    between = (reread - 1.0) / 2  # to write an element, and to read it: as long as reading it the times that pay for both
+    cost = -(-sources.n_chunks // slots) * most(sources.dimensions) * (reads / max(chunks, 1) + between)
+    cost += -(-regions.n_chunks // slots) * most(regions.dimensions) * (between + 1.0)
+    name = "two passes" + (", re-reading" if reads > chunks else "")
+    return Candidate(name, regions, found.stream, found.held, chunks, reads, found.memory, cost, shuffle=found.shuffle)
+
+
+def _with_two(ranked: tuple[Candidate, ...], two: Candidate, memory: int, reread: float) -> tuple[Candidate, ...]:
+    """Two passes first where nothing else fits or all else reads too much, else after what fits."""
+    best, fitting = ranked[0], sum(c.memory <= memory for c in ranked)
+    if two.memory > memory:
+        return (*ranked, two) if fitting else tuple(sorted((*ranked, two), key=lambda c: c.memory))
+    sooner = two.cost < best.cost if two.seconds is None or best.seconds is None else two.seconds < best.seconds
+    if not fitting or (best.amplification > reread and sooner):
+        return (two, *ranked)
+    return (*ranked[:fitting], two, *ranked[fitting:])
 
 
 def _ranked(candidates: tuple[Candidate, ...], memory: int) -> tuple[Candidate, ...]:
@@ -154,7 +208,7 @@ def _ranked(candidates: tuple[Candidate, ...], memory: int) -> tuple[Candidate, 
     ranked = [*plain, *streamed]
     if plain and streamed and streamed[0].cost * _TOLERANCE < plain[0].cost:
         ranked = [*streamed, *plain]
-    ranked += [c for c in candidates if c not in ranked]
+    ranked += sorted((c for c in candidates if c not in ranked), key=lambda c: c.memory > memory)
     return tuple(_by_time(ranked, memory))
 
 
@@ -166,25 +220,6 @@ def _by_time(ranked: list[Candidate], memory: int) -> list[Candidate]:
         return ranked
     best = next(c for c in ranked if c.memory <= memory and (c.seconds or 0.0) <= min(known) * _SOONER)
     return [best, *(c for c in ranked if c is not best)]
-
-
-def largest(dimension: DimensionGrid) -> int:
-    """Elements of the largest chunk along an axis."""
-    return dimension.size if isinstance(dimension, RegularDimension) else max(dimension.sizes, default=1)
-
-
-def most(regions: Sequence[DimensionGrid]) -> int:
-    """Elements of the largest region."""
-    return math.prod(min(largest(d), max(d.extent, 1)) for d in regions)
-
-
-def _stepped(regions: Sequence[DimensionGrid], axis: int, step: int) -> tuple[DimensionGrid, ...]:
-    """Regions cut into steps along one axis."""
-    d = regions[axis]
-    if isinstance(d, RegularDimension) and d.size % step == 0:
-        return (*regions[:axis], RegularDimension(d.extent, step), *regions[axis + 1 :])
-    sizes = [min(step, n - at) for n in np.diff(d.edges()).tolist() for at in range(0, n, step)]
-    return (*regions[:axis], RectilinearDimension(tuple(sizes)), *regions[axis + 1 :])
 
 
 def stream_axis(layout: TargetLayout) -> int | None:
@@ -211,7 +246,7 @@ def _steps(array: CombinedArray, layout: TargetLayout, model: MemoryModel, memor
         for m in sorted(multiples)
         if m == chunk or (m < cell and m * others * model.itemsize <= 2 * _STEP_BYTES and model.streamed(m * others) <= memory)
     ]
-    scored = [(_reads(array, grid, ChunkGrid(_stepped(layout.cells.dimensions, axis, m)))[1], -m) for m in worth if m < cell]
+    scored = [(_reads(array, grid, ChunkGrid(stepped(layout.cells.dimensions, axis, m)))[1], -m) for m in worth if m < cell]
     return [(axis, -step) for step in dict.fromkeys((scored[0][1], min(scored)[1]))] if scored else []
 
 
@@ -243,16 +278,6 @@ def _reading_grid(array: CombinedArray) -> ChunkGrid:
     return ChunkGrid(tuple(dims))
 
 
-def overlaps(dimension: DimensionGrid, regions: DimensionGrid) -> int:
-    """Pairs of a region and a source chunk that share elements, along one axis."""
-    inner = max(0, regions.n_chunks - 1)  # region edges inside the axis
-    if isinstance(dimension, RegularDimension) and isinstance(regions, RegularDimension):
-        on_edge = inner // (math.lcm(regions.size, dimension.size) // regions.size)
-    else:
-        on_edge = int(dimension.is_edge(regions.edges()[1:-1]).sum()) if inner else 0
-    return dimension.n_chunks + inner - on_edge
-
-
 def _axis_candidates(dimension: DimensionGrid, cells: DimensionGrid) -> list[tuple[DimensionGrid, int]]:
     """(regions, overlaps) pairs along one axis, each of larger regions with fewer overlaps than all before it."""
     k = max(1, cells.n_chunks)
@@ -264,9 +289,9 @@ def _axis_candidates(dimension: DimensionGrid, cells: DimensionGrid) -> list[tup
     front: list[tuple[DimensionGrid, int]] = []
     for m in sorted(x for x in multiples if 1 <= x <= k):
         regions = grouped(cells, m)
-        touching = overlaps(dimension, regions)
-        if not front or touching < front[-1][1]:
-            front.append((regions, touching))
+        pairs = overlaps(dimension, regions)
+        if not front or pairs < front[-1][1]:
+            front.append((regions, pairs))
     return front
 
 

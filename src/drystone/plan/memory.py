@@ -24,7 +24,7 @@ from drystone.model.placement import CombinedArray
 from drystone.model.recode import Recode
 from drystone.plan.layout import TargetLayout
 
-__all__ = ["BASELINE", "BATCH_BYTES", "MemoryModel", "task_memory", "worker_memory"]
+__all__ = ["BASELINE", "BATCH_BYTES", "REMOTE_THREADS", "MemoryModel", "task_memory", "worker_memory"]
 
 # a worker's process with its libraries loaded and idle: measured 190 to 230 MB with pyarrow, deltalake and distributed
 BASELINE = 256_000_000
@@ -38,6 +38,9 @@ _PIECE = 8 << 20  # a range of an unfiltered chunk, read and put: never more at 
 _RECODE_BYTES, _OBJECT_BYTES, _FRACTION_BYTES = 56, 160, 400
 _POINT_CELLS = 1 << 20  # as the fetcher cuts what it reads around points
 _PARTS = 64 << 20  # parts of a multipart upload that are on their way
+# for each thread of a task, those that read what lies between two passes, where each read waits for an object store's answer
+REMOTE_THREADS = 4
+_ENTRY = 48  # an entry of a shuffle object's index, as bytes and as numbers
 _ROW_BYTES = 640  # a chunk reference on its way from the table to a read, all columns and objects of it
 
 
@@ -96,6 +99,8 @@ class MemoryModel:
         Copies of the region's values that are held while it is read: more than one where places are picked of another array.
     around
         Bytes read around points of one chunk, beside their own.
+    parted
+        True where what lies between two passes goes to an object store.
 
     Examples
     --------
@@ -115,10 +120,18 @@ class MemoryModel:
     recoding: int = 0
     copies: int = 1
     around: int = 0
+    parted: bool = False
 
     @classmethod
     def of(
-        cls, array: CombinedArray, layout: TargetLayout, *, threads: int, in_flight: int, joined: bool = False
+        cls,
+        array: CombinedArray,
+        layout: TargetLayout,
+        *,
+        threads: int,
+        in_flight: int,
+        joined: bool = False,
+        parted: bool = False,
     ) -> MemoryModel:
         """The model of one array and its layout."""
         n = max(array.grid.n_chunks, 1)
@@ -135,38 +148,68 @@ class MemoryModel:
             joined,
             _largest_recode(array),
             *_picking(array),
+            parted,
         )
+
+    @property
+    def fetchers(self) -> int:
+        """Threads that read what lies between two passes: more than decode, where each read waits for an answer."""
+        return self.threads * (REMOTE_THREADS if self.parted else 1)
 
     def peak(self, cells: int) -> int:
         """Bytes at most, above the idle process, for a region of ``cells`` elements."""
         slab = cells * self.itemsize
-        rows = _ROW_BYTES * (cells // self.source_cells + 1)
+        reading = self._reading() + (self.copies - 1) * slab + self.around
+        return slab + self._rows(cells) + max(reading, self._writing())
+
+    def streamed(self, cells: int) -> int:
+        """Bytes at most where ``cells`` elements are held a step: one step is read while the one before is encoded."""
+        return 2 * cells * self.itemsize + self._rows(cells) + self._reading() + self._streaming()
+
+    def scattered(self, cells: int, block: int, blocks: int) -> int:
+        """Bytes at most of a first pass: a region is read whole, then cut into ``blocks`` of at most ``block`` raw bytes."""
+        slab = cells * self.itemsize
+        reading = self._reading() + (self.copies - 1) * slab + self.around
+        writing = (self.threads + 3) * (block + encoded_bound(block)) + _ENTRY * blocks + (_PARTS if self.parted else 0)
+        return slab + self._rows(cells) + max(reading, writing)
+
+    def gathered(self, cells: int, block: int, blocks: int) -> int:
+        """Bytes at most of a second pass: a region is put together from blocks; an object of a first pass has ``blocks``."""
+        return cells * self.itemsize + max(self._gathering(block, blocks), self._writing())
+
+    def gathered_streamed(self, cells: int, block: int, blocks: int) -> int:
+        """Bytes at most of a second pass in steps of ``cells`` elements."""
+        return 2 * cells * self.itemsize + self._gathering(block, blocks) + self._streaming()
+
+    def _rows(self, cells: int) -> int:
+        return _ROW_BYTES * (cells // self.source_cells + 1)
+
+    def _reading(self) -> int:
         # in flight are encoded and decoded bytes together; a chunk that is larger goes alone
-        reading = max(self.in_flight, 2 * encoded_bound(self.source_chunk)) + self.threads * (
+        return max(self.in_flight, 2 * encoded_bound(self.source_chunk)) + self.threads * (
             2 * self.source_chunk + self.recoding
         )
-        reading += (self.copies - 1) * slab + self.around
+
+    def _gathering(self, block: int, blocks: int) -> int:
+        ranges = max(self.in_flight, self.fetchers * encoded_bound(block))
+        indexes = max(self.in_flight, self.fetchers * _ENTRY * blocks)
+        return ranges + indexes + self.fetchers * block
+
+    def _writing(self) -> int:
         copies = 3 if self.joined else 2
         # a region at the array's end may be smaller than its padded cell, but is encoded whole
         batch = max(self.chunk, min(BATCH_BYTES, self.cell))
-        writing = (
+        return (
             copies * (encoded_bound(self.cell) + self.index)
             + self.threads * (self.chunk + encoded_bound(self.chunk))
             + (self.threads + 1) * encoded_bound(batch)
         )
-        return slab + rows + max(reading, writing)
 
-    def streamed(self, cells: int) -> int:
-        """Bytes at most where ``cells`` elements are held a step: one step is read while the one before is encoded."""
-        slab = 2 * cells * self.itemsize
-        rows = _ROW_BYTES * (cells // self.source_cells + 1)
-        reading = max(self.in_flight, 2 * encoded_bound(self.source_chunk)) + self.threads * (
-            2 * self.source_chunk + self.recoding
-        )
+    def _streaming(self) -> int:
         batch = max(self.chunk, min(BATCH_BYTES, self.cell))
-        writing = self.threads * (self.chunk + encoded_bound(self.chunk)) + (self.threads + 2) * encoded_bound(batch)
+        encoding = self.threads * (self.chunk + encoded_bound(self.chunk)) + (self.threads + 2) * encoded_bound(batch)
         # an object store takes the object in parts of its own
-        return slab + rows + reading + writing + 2 * self.index + (_PARTS if self.joined else 0)
+        return encoding + 2 * self.index + (_PARTS if self.joined else 0)
 
 
 def _picking(array: CombinedArray) -> tuple[int, int]:

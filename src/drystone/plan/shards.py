@@ -12,19 +12,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import cast
 
-import numpy as np
-
 from drystone.errors import PlanError
 from drystone.grid.alignment import prove_aligned
 from drystone.grid.chunk_grid import ChunkGrid
 from drystone.model.placement import CombinedArray
-from drystone.plan.candidates import Candidate, Timer, candidates_of, largest
+from drystone.plan.candidates import REREAD, Candidate, Timer, candidates_of
 from drystone.plan.layout import TargetLayout
 from drystone.plan.memory import MemoryModel, worker_memory
+from drystone.plan.regions import bounds, largest, touched
+from drystone.plan.shuffle import Shuffle
 
 __all__ = ["TaskPlan", "Weighed", "weigh"]
 
-_IN_FLIGHT = 64_000_000
+_IN_FLIGHT, _LEAST_IN_FLIGHT = 64_000_000, 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,8 @@ class TaskPlan:
         owns one shard.
     copies
         Whether encoded chunks are copied as they are (see :mod:`drystone.plan.repack`).
+    shuffle
+        What lies between two passes, or None. The tasks of the first pass are numbered after those that own regions.
 
     Examples
     --------
@@ -75,6 +77,7 @@ class TaskPlan:
     threads: int
     stream: tuple[int, int] | None = None
     copies: bool = False
+    shuffle: Shuffle | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -87,9 +90,14 @@ class TaskPlan:
         return tuple(largest(d) for d in self.regions.dimensions)
 
     @property
+    def n_regions(self) -> int:
+        """Tasks that write the target, numbered from 0."""
+        return self.regions.n_chunks
+
+    @property
     def n_tasks(self) -> int:
         """Tasks in all; 0 where an axis has no elements."""
-        return self.regions.n_chunks
+        return self.n_regions + (0 if self.shuffle is None else self.shuffle.n_sources)
 
     @property
     def n_cells(self) -> int:
@@ -102,31 +110,33 @@ class TaskPlan:
         return self.chunk_reads / self.source_chunks if self.source_chunks else 1.0
 
     def bounds(self, index: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """First and one-past-last element of a task's region, per axis."""
+        """First and one-past-last element of what a task owns or, in a first pass, reads, per axis."""
         if not 0 <= index < self.n_tasks:
             raise IndexError(f"{self.path} has tasks 0 to {self.n_tasks - 1}, not {index}")
-        at = [int(i) for i in np.unravel_index(index, self.regions.grid_shape)] if self.shape else []
-        axes = list(zip(self.regions.dimensions, at, strict=True))
-        start = tuple(d.chunk_offset(i) for d, i in axes)
-        return start, tuple(a + d.data_size(i) for a, (d, i) in zip(start, axes, strict=True))
+        if self.shuffle is not None and index >= self.n_regions:
+            return bounds(self.shuffle.sources, index - self.n_regions)
+        return bounds(self.regions, index)
 
     def cells(self, index: int) -> Iterator[tuple[int, ...]]:
-        """Coordinates of a task's write cells, in C order."""
-        start, stop = self.bounds(index)
-        axes = zip(start, stop, self.write.dimensions, strict=True)
-        return itertools.product(*(range(d.index_to_chunk(a), d.index_to_chunk(b - 1) + 1) for a, b, d in axes))
+        """Coordinates of a task's write cells, in C order; none of a first pass."""
+        if index >= self.n_regions:
+            return iter(())
+        return itertools.product(*touched(self.write, *self.bounds(index)))
 
     def to_json(self) -> dict[str, object]:
         """Exact JSON."""
-        grids = {"write": self.write.to_json(), "regions": self.regions.to_json()}
-        return {f.name: grids.get(f.name, getattr(self, f.name)) for f in fields(self)}
+        made: dict[str, object] = {"write": self.write.to_json(), "regions": self.regions.to_json()}
+        if self.shuffle is not None:
+            made["shuffle"] = self.shuffle.to_json()
+        return {f.name: made.get(f.name, getattr(self, f.name)) for f in fields(self)}
 
     @classmethod
     def from_json(cls, d: Mapping[str, object]) -> TaskPlan:
         """Read back what :meth:`to_json` wrote."""
         grids = {k: ChunkGrid.from_json(cast(list[object], d[k])) for k in ("write", "regions")}
         stream = None if d["stream"] is None else tuple(cast(list[int], d["stream"]))
-        return cls(**{**d, **grids, "stream": stream})  # type: ignore[arg-type]
+        shuffle = None if d["shuffle"] is None else Shuffle.from_json(cast(dict[str, object], d["shuffle"]))
+        return cls(**{**d, **grids, "stream": stream, "shuffle": shuffle})  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +157,9 @@ def weigh(
     joined: bool = False,
     in_flight: int | None = None,
     timer: Timer | None = None,
+    parted: bool = False,
+    reread: float = REREAD,
+    only: str | None = None,
 ) -> Weighed:
     """Plan a rechunk within ``memory`` bytes a task, and keep what was weighed: the chosen candidate first.
 
@@ -165,17 +178,24 @@ def weigh(
     joined
         True where the target is an object store, which takes an object in one piece.
     in_flight
-        Encoded source bytes on their way; None: an eighth of ``memory``, 1 to 64 MB.
+        Encoded source bytes on their way; None: an eighth of ``memory``, 1 to 64 MB, or 1 MB where nothing fits else.
     timer
         Predicts seconds of a candidate.
+    parted
+        True where what lies between two passes goes to an object store.
+    reread
+        Times that a source chunk may be read, on average, before a copy in between costs less.
+    only
+        ``one pass``, ``streamed`` or ``two passes``: nothing else is weighed.
 
     Raises
     ------
     PlanError
-        Not even one write cell fits: the message has the memory and the cell sizes that would do.
+        No way fits: the message has the memory and the cell sizes that would do. ``no-way``: ``only`` names none.
 
     Examples
     --------
+    >>> import numpy as np
     >>> from drystone.codecs.chain import CodecChain
     >>> from drystone.model.attributes import Attributes
     >>> from drystone.model.placement import Placements
@@ -188,11 +208,17 @@ def weigh(
     >>> weigh(maps, wanted, 2_000_000).plan.amplification
     1.0
     """
-    in_flight = in_flight or min(_IN_FLIGHT, max(1_000_000, memory // 8))
-    model = MemoryModel.of(array, layout, threads=threads, in_flight=in_flight, joined=joined)
-    candidates = candidates_of(array, layout, model, memory, slots, timer)
-    best = candidates[0]
-    if best.memory > memory:
+    flights = (in_flight,) if in_flight else (min(_IN_FLIGHT, max(_LEAST_IN_FLIGHT, memory // 8)), _LEAST_IN_FLIGHT)
+    for flight in flights:
+        model = MemoryModel.of(array, layout, threads=threads, in_flight=flight, joined=joined, parted=parted)
+        candidates = candidates_of(array, layout, model, memory, slots, timer, reread, all_ways=only is not None)
+        candidates = tuple(c for c in candidates if only in (None, c.way))
+        if not candidates:
+            raise PlanError(f"{layout.path}: there is no way {only!r} to write it", kind="no-way", array=layout.path)
+        best = candidates[0]
+        if best.memory <= memory:
+            break
+    else:
         raise _too_small(layout, model, memory, min(candidates, key=lambda c: c.memory))
     plan = TaskPlan(
         layout.path,
@@ -201,9 +227,10 @@ def weigh(
         best.source_chunks,
         best.chunk_reads,
         best.memory,
-        in_flight,
+        flight,
         threads,
         best.stream,
+        shuffle=best.shuffle,
     )
     _prove(plan)
     return Weighed(plan, candidates)
@@ -227,6 +254,8 @@ def _too_small(layout: TargetLayout, model: MemoryModel, memory: int, least: Can
             f", or shards of fewer than the {math.prod(layout.inner_grid)} inner chunks (of {layout.chunk_bytes} bytes each)"
         )
     parts = "" if least.stream is None else f", {least.stream[1]} elements along {layout.dims[least.stream[0]]!r} at a time"
+    if least.shuffle is not None:
+        parts += ", even in two passes"
     return PlanError(
         f"{layout.path}: a task may take {memory} bytes (max_mem), but one {what} of {layout.cell} elements is {raw} bytes raw "
         f"and takes {least.memory} to read, assemble and encode{parts} (source chunks of {model.source_chunk} bytes, "

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from drystone.codecs.chain import CodecChain
 from drystone.grid.chunk_grid import ChunkGrid
 from drystone.model.placement import CombinedArray
-from drystone.plan.candidates import Candidate, largest, most, overlaps
+from drystone.model.rates import CodecUse
+from drystone.plan.candidates import Candidate
 from drystone.plan.costs import decoded_cells, granule_grid
 from drystone.plan.layout import TargetLayout
 from drystone.plan.predict import Coded, Work, decode_uses, encode_uses
+from drystone.plan.regions import largest, most, overlaps
 from drystone.plan.shards import TaskPlan
+from drystone.plan.shuffle import Shuffle
 
 __all__ = ["Ends", "copy_work", "works_of"]
 
@@ -36,16 +39,21 @@ class Ends:
         Bytes of all source chunks.
     slots
         Tasks of the array that run at once.
+    between
+        Key of the place of what lies between two passes.
     """
 
     source: str
     target: str
     encoded: int
     slots: int
+    between: str = ""
 
 
 def works_of(way: Candidate, array: CombinedArray, layout: TargetLayout, ends: Ends) -> tuple[Work, ...]:
     """The passes of a way that decodes and encodes."""
+    if way.shuffle is not None:
+        return _through(way, way.shuffle, array, layout, ends)
     stored = max((v.dtype.itemsize for v in array.variants), default=array.dtype.itemsize)
     whole = decoded_cells(array.grid) * array.grid.n_chunks * stored  # padding included
     share = min(1.0, ends.encoded / whole) if whole and ends.encoded else 1.0
@@ -77,6 +85,43 @@ def works_of(way: Candidate, array: CombinedArray, layout: TargetLayout, ends: E
         at_once=way.stream is not None,
     )
     return (work,)
+
+
+def _through(way: Candidate, shuffle: Shuffle, array: CombinedArray, layout: TargetLayout, ends: Ends) -> tuple[Work, ...]:
+    """Two passes, each as one that reads or writes what lies in between."""
+    (first,) = works_of(replace(way, regions=shuffle.sources, stream=None, shuffle=None), array, layout, ends)
+    (second,) = works_of(replace(way, shuffle=None), array, layout, ends)
+    raw = math.prod(layout.shape) * layout.dtype.itemsize
+    # lz4 saves about half of what the source's codec saves: measured on packed and on plain fields
+    share = math.sqrt(max((c.share for c in first.decoded), default=1.0))
+    lz4 = Coded(CodecUse("blosc-lz4-shuffle", 1, layout.dtype.itemsize), raw, share)
+    blocks = shuffle.n_pieces + raw / shuffle.block
+    piece = [min(largest(a), largest(b)) for a, b in zip(shuffle.sources.dimensions, shuffle.boxes.dimensions, strict=True)]
+    cut, put = (
+        (raw, _row(piece, [largest(d) for d in grid.dimensions]) * layout.dtype.itemsize)
+        for grid in (shuffle.sources, shuffle.boxes)
+    )
+    first = replace(
+        first,
+        target=ends.between,
+        moved=(*first.moved[1:], cut),
+        encoded=(lz4,),
+        written_chunks=blocks,
+        objects=shuffle.n_sources,
+        written=raw * share,
+        checked=2 * raw * share,
+    )
+    second = replace(
+        second,
+        source=ends.between,
+        granules=shuffle.n_pieces,
+        chunks=blocks,
+        fetched=raw * share,
+        decoded=(replace(lz4, use=replace(lz4.use, level=0)),),
+        moved=(second.moved[0], put),
+        checked=raw * share,
+    )
+    return first, second
 
 
 def copy_work(tasks: TaskPlan, array: CombinedArray, layout: TargetLayout, ends: Ends) -> Work:

@@ -29,11 +29,15 @@ from drystone.fetch.fetcher import Fetcher
 from drystone.grid.alignment import check_region_in
 from drystone.model.task import Receipt, StoredObject, Task
 from drystone.plan.layout import TargetLayout
+from drystone.plan.memory import REMOTE_THREADS
+from drystone.plan.shuffle import Shuffle
 from drystone.protocols import RowSource
 from drystone.rechunk.cells import write_region
 from drystone.rechunk.copying import copy_region
+from drystone.rechunk.gather import Gatherer
 from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, load_plan
 from drystone.rechunk.receipts import ReceiptLog
+from drystone.rechunk.shuffle import element_of_fill, scatter
 from drystone.rechunk.streaming import steps_of, stream_shard
 from drystone.rechunk.writer import ObjectTarget, TargetOpener, TargetWriter
 from drystone.storage.address import Places
@@ -61,6 +65,8 @@ class TaskJob:
         Of the plan: a worker that finds another plan stops.
     target
         What tasks write through; None: objects where the plan says.
+    scratch
+        ``place:key`` of the folder for what lies between two passes; empty: the run's.
     """
 
     places: Places
@@ -68,6 +74,7 @@ class TaskJob:
     rows: TablePin | RowSource
     fingerprint: str
     target: TargetOpener | None = None
+    scratch: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +100,7 @@ class _Context:
         self.plan: RechunkPlan = plan
         self.rows: RowSource = ReferenceTable.at(job.rows) if isinstance(job.rows, TablePin) else job.rows
         self._target, self._places = job.target or ObjectTarget(plan.target), job.places
+        self.scratch, self.folder = job.places.resolve(job.scratch or job.run)
         self.log = ReceiptLog(store, key)
         # one for all tasks of the process: they share its threads and its bytes in flight
         self.fetcher = Fetcher(
@@ -103,6 +111,7 @@ class _Context:
         )
         self._cells: dict[str, tuple[tuple[int, ...], Edges]] = {}
         self._bases: dict[str, bytes] = {}
+        self._gatherers: dict[str, Gatherer] = {}
         self._buffers: list[NDArray[np.uint8]] = []
         self._lock = threading.Lock()
 
@@ -121,6 +130,23 @@ class _Context:
         if layout.path not in self._cells:
             self._cells[layout.path] = _read_cells(writer, layout)
         return self._cells[layout.path]
+
+    def gatherer(self, a: ArrayPlan, shuffle: Shuffle) -> Gatherer:
+        """Reads what lies between the two passes of an array."""
+        base, first = self.base(a), a.tasks.n_regions
+        with self._lock:
+            if a.layout.path not in self._gatherers:
+                self._gatherers[a.layout.path] = Gatherer(
+                    self.scratch,
+                    self.folder,
+                    shuffle,
+                    lambda index: self.plan.task_of(a, first + index, base),
+                    a.array.dtype,
+                    element_of_fill(a),
+                    a.tasks.threads * (1 if self.scratch.root is not None else REMOTE_THREADS),
+                    a.tasks.in_flight,
+                )
+            return self._gatherers[a.layout.path]
 
     @contextmanager
     def slab(self, start: Sequence[int], stop: Sequence[int], dtype: np.dtype) -> Iterator[NDArray[np.generic]]:
@@ -212,7 +238,8 @@ def run_task(job: TaskJob, index: int) -> TaskDone:
             kind="target-changed",
             array=a.layout.path,
         )
-    check_region_in(task.start, task.stop, a.layout.cells, what=f"task {local} of {a.layout.path}")
+    if task.pass_ == 2:
+        check_region_in(task.start, task.stop, a.layout.cells, what=f"task {local} of {a.layout.path}")
     _reset_peak()
     fetcher = context.fetcher
     read, decoded = fetcher.bytes_read, fetcher.bytes_decoded
@@ -239,14 +266,24 @@ def run_task(job: TaskJob, index: int) -> TaskDone:
 
 
 def _written(context: _Context, writer: TargetWriter, a: ArrayPlan, task: Task) -> tuple[StoredObject, ...]:
-    """Read, encode and put a task's region, whole or step by step; or copy it as it is encoded."""
+    """Read, encode and put a task's region, whole or step by step; copy it as it is encoded; or cut it for a second pass."""
     if a.tasks.copies:
         return copy_region(writer, a, (task.start, task.stop), context.fetcher)
+    layout, threads, stream, dtype = a.layout, a.tasks.threads, a.tasks.stream, a.array.dtype
+    shuffle = a.tasks.shuffle
+    if shuffle is not None and task.pass_ == 1:
+        with context.slab(task.start, task.stop, dtype) as slab:
+            context.fetcher.read_box(a.array, task.start, task.stop, out=slab)
+            index = task.index - a.tasks.n_regions
+            fill = element_of_fill(a)
+            return (scatter(context.scratch, context.folder, slab, shuffle, index, fill, task, threads),)
 
     def read(start: tuple[int, ...], stop: tuple[int, ...], slab: NDArray[np.generic]) -> None:
-        context.fetcher.read_box(a.array, start, stop, out=slab)
+        if shuffle is None:
+            context.fetcher.read_box(a.array, start, stop, out=slab)
+        else:
+            context.fetcher.bytes_read += context.gatherer(a, shuffle).read(start, stop, slab)
 
-    layout, threads, stream, dtype = a.layout, a.tasks.threads, a.tasks.stream, a.array.dtype
     if stream is not None:
         first = next(steps_of(task.start, task.stop, stream))
         with context.slab(*first, dtype) as one, context.slab(*first, dtype) as other:

@@ -16,7 +16,7 @@ import hashlib
 import io
 import json
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,7 +34,7 @@ from drystone.storage.store import Store
 
 __all__ = ["ArrayPlan", "RechunkPlan", "content_digests", "encoder_versions", "load_plan", "resumed_plan", "write_plan"]
 
-_VERSION = 5
+_VERSION = 6
 # changes when this package makes other bytes of the same values
 _FORM = "drystone-shards-1"
 _COLUMNS = ("granule_id", "src_offset", "count", "dest", "variant", "tile")
@@ -205,12 +205,17 @@ class RechunkPlan:
 
     def locate(self, index: int) -> tuple[ArrayPlan, int]:
         """The array of a task and the task's number within it."""
-        rest = index
-        for a in self.arrays:
-            if 0 <= rest < a.tasks.n_tasks:
-                return a, rest
-            rest -= a.tasks.n_tasks
+        for a, first in self.offsets():
+            if first <= index < first + a.tasks.n_tasks:
+                return a, index - first
         raise IndexError(f"the plan has tasks 0 to {self.n_tasks - 1}, not {index}")
+
+    def offsets(self) -> Iterator[tuple[ArrayPlan, int]]:
+        """Each array and the number of its first task."""
+        first = 0
+        for a in self.arrays:
+            yield a, first
+            first += a.tasks.n_tasks
 
     def task(self, index: int) -> Task:
         """A task by its number in the plan."""
@@ -220,7 +225,10 @@ class RechunkPlan:
     def task_of(self, a: ArrayPlan, local: int, base: bytes) -> Task:
         """A task by array and number within it; ``base`` is the array's, computed once by who asks for many."""
         start, stop = a.tasks.bounds(local)
-        return Task(self.output, a.layout.path, local, start, stop, a.fingerprint(start, stop, base))
+        if a.tasks.shuffle is None or local < a.tasks.n_regions:
+            return Task(self.output, a.layout.path, local, start, stop, a.fingerprint(start, stop, base))
+        cut = base + bytes.fromhex(a.tasks.shuffle.digest)
+        return Task(self.output, a.layout.path, local, start, stop, a.fingerprint(start, stop, cut), 1)
 
     @property
     def fingerprint(self) -> str:

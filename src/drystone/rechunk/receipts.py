@@ -5,7 +5,8 @@ cannot append, each receipt is an object. A line that a kill cut short is no rec
 harmless.
 
 A receipt proves its task only where its fingerprint is the plan's and every object it names is there with its size (or is
-absent, for cells that are all fill): one listing of the target says so for all.
+absent, for cells that are all fill): one listing of the target says so for all. What the first of two passes wrote is needed
+only until its readers are done: a task of that pass is left only where some reader is left and the object is not there.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class RunState:
     Parameters
     ----------
     done
-        bool (n_tasks,): tasks with a valid receipt.
+        bool (n_tasks,): tasks with a valid receipt, and those of a first pass that nobody needs any more.
     objects
         Key below the target to (size, crc32c) of every object of a valid receipt; all-fill cells are left out.
     bytes_read, bytes_written, seconds, peak_rss
@@ -149,7 +150,9 @@ def target_sizes(store: Store, target: str) -> dict[str, int]:
     return {key[cut:]: stamp.size for key, stamp in store.list(f"{target}/" if target else "")}
 
 
-def run_state(plan: RechunkPlan, receipts: Iterator[Receipt], sizes: Mapping[str, int]) -> RunState:
+def run_state(
+    plan: RechunkPlan, receipts: Iterator[Receipt], sizes: Mapping[str, int], between: Mapping[str, int] | None = None
+) -> RunState:
     """Which tasks are proved done.
 
     Parameters
@@ -160,27 +163,36 @@ def run_state(plan: RechunkPlan, receipts: Iterator[Receipt], sizes: Mapping[str
         From :func:`load_receipts`.
     sizes
         From :func:`target_sizes`.
+    between
+        Key to size of every shuffle object that is there.
     """
     done = np.zeros(plan.n_tasks, np.bool_)
     objects: dict[str, tuple[int, int]] = {}
     read = written = peak = 0
     seconds = 0.0
-    for number, r in proved(plan, receipts, sizes):
-        done[number] = True
-        objects.update({o.key: (o.size, o.crc32c) for o in r.objects if o.size >= 0})
+    for number, r, first in _valid(plan, receipts, sizes):
+        if not first:
+            objects.update({o.key: (o.size, o.crc32c) for o in r.objects if o.size >= 0})
+        done[number] = not first or all((between or {}).get(o.key) == o.size for o in r.objects)
         read, written, seconds = read + r.bytes_read, written + r.bytes_written, seconds + r.seconds
         peak = max(peak, r.peak_rss)
+    for a, offset in plan.offsets():
+        if a.tasks.shuffle is not None:
+            regions = done[offset : offset + a.tasks.n_regions].reshape(a.tasks.regions.grid_shape)
+            unread = a.tasks.shuffle.readers_left(a.tasks.regions, regions) == 0
+            done[offset + a.tasks.n_regions : offset + a.tasks.n_tasks] |= unread.reshape(-1)
     return RunState(done, objects, read, written, seconds, peak)
 
 
 def proved(plan: RechunkPlan, receipts: Iterator[Receipt], sizes: Mapping[str, int]) -> Iterator[tuple[int, Receipt]]:
-    """The receipts that prove a task of a plan, one a task, with the task's number; see :func:`run_state`."""
+    """The receipts that prove what is in the target, one a task, with the task's number; see :func:`run_state`."""
+    return ((number, r) for number, r, first in _valid(plan, receipts, sizes) if not first)
+
+
+def _valid(plan: RechunkPlan, receipts: Iterator[Receipt], sizes: Mapping[str, int]) -> Iterator[tuple[int, Receipt, bool]]:
+    """One receipt a task that is the plan's, with the task's number, and whether it is of a first pass."""
     seen = np.zeros(plan.n_tasks, np.bool_)
-    first = 0
-    known = {}
-    for a in plan.arrays:
-        known[a.layout.path] = (a, first, a.base())
-        first += a.tasks.n_tasks
+    known = {a.layout.path: (a, offset, a.base()) for a, offset in plan.offsets()}
     for r in receipts:
         if r.array not in known:
             continue
@@ -188,13 +200,14 @@ def proved(plan: RechunkPlan, receipts: Iterator[Receipt], sizes: Mapping[str, i
         if not 0 <= r.index < a.tasks.n_tasks or seen[offset + r.index]:
             continue
         task = plan.task_of(a, r.index, base)
-        wanted = [a.layout.cell_key(c) for c in a.tasks.cells(r.index)]
-        if r.fingerprint != task.fingerprint or r.task_id != task.task_id or [o.key for o in r.objects] != wanted:
+        if r.fingerprint != task.fingerprint or r.task_id != task.task_id:
             continue
-        if any(sizes.get(o.key, -1) != o.size for o in r.objects):
+        first = task.pass_ == 1
+        wanted = [a.layout.cell_key(c) for c in a.tasks.cells(r.index)]
+        if not first and ([o.key for o in r.objects] != wanted or any(sizes.get(o.key, -1) != o.size for o in r.objects)):
             continue
         seen[offset + r.index] = True
-        yield offset + r.index, r
+        yield offset + r.index, r, first
 
 
 def remove_objects(store: Store, prefix: str, names: Iterable[str], arrays: Iterable[str]) -> None:

@@ -27,7 +27,7 @@ from drystone.model.rounding import elements
 from drystone.plan.layout import TargetLayout
 from drystone.plan.sentinels import missing_of
 
-__all__ = ["ABSENT", "ChunkEncoder", "checksum", "shard_index", "shard_parts"]
+__all__ = ["ABSENT", "ChunkEncoder", "checksum", "copy_block", "is_fill", "shard_index", "shard_parts"]
 
 ABSENT = (1 << 64) - 1
 _PIECE = 1 << 16  # elements compared with the fill at a time: most chunks differ in the first piece
@@ -82,11 +82,11 @@ class ChunkEncoder:
                 stored[...] = self._fill
             # without axes, indexing would take the one element out of its array
             part = stored[tuple(slice(0, n) for n in block.shape)] if block.shape else stored
-            _copy(part, block)
+            copy_block(part, block)
         if self._rounding is not None:
             self._rounding.apply(stored, self._kept)
         raw = stored.reshape(-1).view(np.uint8) if stored.size else np.zeros(0, np.uint8)
-        if _all_fill(raw, layout.fill):
+        if is_fill(raw, layout.fill):
             return None
         return self._encode_bytes(raw)
 
@@ -114,8 +114,8 @@ def _kept(layout: TargetLayout) -> NDArray[np.generic]:
     return elements((*(missing_of(layout.attributes, layout.dtype) or ()), layout.fill_scalar.tobytes()), layout.dtype)
 
 
-def _copy(out: NDArray[np.generic], block: NDArray[np.generic]) -> None:
-    """Equal shapes; the last axis of ``out`` is contiguous."""
+def copy_block(out: NDArray[np.generic], block: NDArray[np.generic]) -> None:
+    """Copy a block to one of its shape whose last axis is contiguous."""
     size = block.dtype.itemsize
     if block.ndim and block.dtype == out.dtype and block.strides[-1] == size and block.shape[-1] * size >= _ROW:
         # NumPy sets up a loop for each row of elements, and none for items of a row's size
@@ -124,7 +124,7 @@ def _copy(out: NDArray[np.generic], block: NDArray[np.generic]) -> None:
     np.copyto(out, block, casting="equiv")
 
 
-def _all_fill(raw: NDArray[np.uint8], fill: bytes) -> bool:
+def is_fill(raw: NDArray[np.uint8], fill: bytes) -> bool:
     """Whether every element has the fill's bits."""
     size = len(fill)
     # most chunks differ in the first or the last element, and a look costs a hundredth of a pass over a small one

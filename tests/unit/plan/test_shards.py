@@ -144,7 +144,7 @@ class TestTasks:
     def test_less_memory_reads_again_and_says_how_often(self) -> None:
         array = maps((200, 720, 1440), (1, 720, 1440))
         layout = target_layout(array, output(chunks={"t": "all", "y": 90, "x": 144}, shards={"t": "all", "y": 360, "x": 720}))
-        plan = weigh(array, layout, 450_000_000).plan
+        plan = weigh(array, layout, 450_000_000, reread=4).plan
         assert plan.amplification == 4.0
         assert plan.memory <= 450_000_000
 
