@@ -117,7 +117,7 @@ class Joiner:
         self._check_dims(members)
         members, new_axes = lifted(members, self._new_axes(members, order))
         placed = place(members, order, self.names)
-        parent = self._parent(path)
+        parent = self._parent(path, order)
         joined = frozenset(placed.members.variants[0].dims[d] for d in placed.joined)
         one = reconcile(placed.members, joined, self.names, self.options.differences, parent)
         placed = replace(
@@ -206,13 +206,14 @@ class Joiner:
             return True
         return any(members.name in named_by(m.variants[0]) for m in self.members.values() if m.path != members.path)
 
-    def _parent(self, path: str) -> ArrayMembers | None:
-        """The coordinate that names this array as its bounds."""
+    def _parent(self, path: str, order: Order) -> ArrayMembers | None:
+        """The coordinate that names this array as its bounds, as it is joined: what it ends up in depends on who is in it."""
         members = self.members[path]
         for other in self.members.values():
             names = named_by(other.variants[0], ("bounds", "climatology"))
             if members.name in names and nearest(members.name, other.variants[0].group, self.members) is members:
-                return other
+                present = self._present(other.path, order)
+                return None if present is None else place(present, order, self.names).members
         return None
 
     def _array(self, path: str, placed: Placed, one: Reconciled, new_axes: tuple[int, ...]) -> CombinedArray:
