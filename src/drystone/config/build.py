@@ -134,6 +134,9 @@ def _output(kind: str, values: Mapping[str, object]) -> OutputOptions:
         mode=cast(Literal["auto", "repack", "rechunk"], values.get("mode", "auto")),
         portable=cast(bool, values.get("portable", False)),
         round={k: _rounding(v) for k, v in mapping_of(values.get("round")).items()},
+        dtype=cast("Mapping[str, str]", mapping_of(values.get("dtype"))),
+        pack=cast("Mapping[str, Mapping[str, float | str]]", mapping_of(values.get("pack"))),
+        fill_value=cast("Mapping[str, float | str]", mapping_of(values.get("fill_value"))),
     )
 
 

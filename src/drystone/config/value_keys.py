@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from drystone.config.combine_keys import DIMENSION
-from drystone.config.kinds import INVALID, Choice, Integer, Schema, Truth
+from drystone.config.kinds import INVALID, Choice, Either, Integer, Kind, Schema, Truth
 from drystone.config.nodes import Node
+from drystone.config.numbers import Real
 from drystone.config.problem import Report
 from drystone.config.sections import Key, MapOf, OneKey, Section
 
@@ -67,7 +68,21 @@ class _Either(Section):
         return {**Section.schema(self), "minProperties": 1, "maxProperties": 1}
 
 
-_ARRAY: Final = "an array's name or path"
+def _by_array(noun: str, kind: Kind) -> MapOf:
+    return MapOf(noun, kind, "an array's name or path", DIMENSION, special={"*": kind})
+
+
+_WHOLE = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+DTYPE = Choice((*_WHOLE, "float16", "float32", "float64"))
+FILL = Either((Real(), Choice(("NaN",))))
+PACKING = Section(
+    "a packing",
+    (
+        Key("dtype", Choice(_WHOLE[:6]), "Type of the whole numbers.", required=True),
+        Key("scale_factor", Real(nonzero=True), "What a step is worth; values are at most half of it off.", required=True),
+        Key("add_offset", Real(), "Value of the number 0.", "0"),
+    ),
+)
 ROUNDING = _Either(
     "a rounding",
     (
@@ -78,8 +93,27 @@ ROUNDING = _Either(
 VALUE_KEYS: Final = (
     Key(
         "round",
-        MapOf("a mapping from an array to its rounding", ROUNDING, _ARRAY, DIMENSION, special={"*": ROUNDING}),
+        _by_array("a mapping from an array to its rounding", ROUNDING),
         'Floating-point values are stored with less precision, which compresses them; by array, `"*"` for every one that is '
         "neither a coordinate nor bounds nor a time. Missing values, NaN and infinities stay exact.",
+    ),
+    Key(
+        "dtype",
+        _by_array("a mapping from an array to its type, such as {sst: float32}", DTYPE),
+        "Numbers are stored in another type. Floating-point ones are rounded to a narrower one; all else is exact, or the "
+        'number that is not is named; `"*"` as for round.',
+    ),
+    Key(
+        "pack",
+        _by_array("a mapping from an array to its packing", PACKING),
+        "Floating-point values, or what packed numbers stand for, are stored as whole numbers of a scale and an offset. One "
+        'that does not fit is named; `"*"` as for round.',
+    ),
+    Key(
+        "fill_value",
+        _by_array("a mapping from an array to a number", FILL),
+        "The number that says missing, `_FillValue`: what the granules say is missing and places without a granule become it, "
+        'and data that would read as missing is named. `"*"` as for round.',
+        "the granules' own",
     ),
 )

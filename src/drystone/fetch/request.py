@@ -213,6 +213,6 @@ def _check(array: CombinedArray, spec: ArraySpec, recode: Recode | None, tile: T
             raise _mismatch(
                 array, f"a granule has {m} elements along axis {a} ({array.dims[a]}) and {first} to {stop} are wanted of it"
             )
-    gives = spec.native_dtype if recode is None else recode.dtype
+    gives = spec.native_dtype if recode is None else recode.result.dtype
     if gives != array.dtype:
         raise _mismatch(array, f"a granule stores {spec.dtype}, which reads as {gives} where the whole has {array.dtype}")

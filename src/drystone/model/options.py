@@ -221,6 +221,12 @@ class OutputOptions:
     round
         For stores: array's name or path to how its floating-point values are rounded before they are stored: mantissa bits or
         decimal digits kept. ``"*"``: every floating-point array that is neither a coordinate nor bounds nor a time.
+    dtype
+        The same to the type that numbers are stored as: exactly, but for floating-point numbers in a narrower type.
+    pack
+        The same to a whole-number ``dtype``, a ``scale_factor`` and an ``add_offset`` (0 where left out).
+    fill_value
+        The same to the number that says missing: a number or ``"NaN"``.
     """
 
     kind: Literal["virtual", "store"]
@@ -238,6 +244,9 @@ class OutputOptions:
     mode: Literal["auto", "repack", "rechunk"] = "auto"
     portable: bool = False
     round: Mapping[str, tuple[Literal["keepbits", "digits"], int]] = field(default_factory=dict)
+    dtype: Mapping[str, str] = field(default_factory=dict)
+    pack: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
+    fill_value: Mapping[str, float | str] = field(default_factory=dict)
 
     @property
     def emitted(self) -> dict[str, object]:

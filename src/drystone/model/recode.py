@@ -89,6 +89,11 @@ class Recode:
     tick, step
         Not 0 for times: values are first whole ticks (:func:`whole_ticks`), then scaled and shifted exactly. A
         floating-point result must be decoded to the same ticks.
+    near
+        Numbers are rounded to the nearest of the type, by the user's own word: floating-point ones to narrower ones, never
+        to infinity; into whole ones they are packed as writers of netCDF do it, ``(value - offset) / scale``.
+    then
+        What is done with the result.
 
     Examples
     --------
@@ -111,6 +116,13 @@ class Recode:
     offset: Fraction = Fraction(0)
     tick: int = 0
     step: int = 1
+    near: bool = False
+    then: Recode | None = None
+
+    @property
+    def result(self) -> Recode:
+        """The last step."""
+        return self if self.then is None else self.then.result
 
     def apply(self, values: NDArray[np.generic]) -> NDArray[np.generic]:
         """Rewrite decoded values of any shape.
@@ -135,7 +147,7 @@ class Recode:
                     value=str(number),
                 )
             out[gone] = sentinel
-        return out
+        return out if self.then is None else self.then.apply(out)
 
     def _missing(self, values: NDArray[np.generic]) -> NDArray[np.bool_]:
         gone = np.zeros(values.shape, np.bool_)
@@ -148,6 +160,8 @@ class Recode:
         if self.tick and "f" in (values.dtype.kind, self.dtype.kind):
             return self._timed(values, gone)
         plain = self.scale == 1 and self.offset == 0
+        if self.near and values.dtype.kind == "f":
+            return self._packed(values, gone) if self.dtype.kind in "iu" else self._narrowed(values, gone)
         if self.dtype.kind == "f" and not plain:
             with np.errstate(over="ignore", invalid="ignore"):  # infinities are what readers unpack, too
                 return (values.astype(np.float64) * float(self.scale) + float(self.offset)).astype(self.dtype)
@@ -158,10 +172,38 @@ class Recode:
             lost = (back != values) & (values == values) & ~gone
             if self.dtype.kind in "iu":
                 lost |= ~_inside(values, self.dtype) & ~gone
+            elif values.dtype.kind in "iu":  # the way back from beyond the ends may lead anywhere, to the number itself too
+                lost |= ~_inside(out, values.dtype) & ~gone
             if lost.any():
                 raise self._refused(values[lost].reshape(-1)[0])
             return out
         return self._whole(values, gone)
+
+    def _narrowed(self, values: NDArray[np.generic], gone: NDArray[np.bool_]) -> NDArray[np.generic]:
+        """Floating-point numbers as the nearest narrower ones."""
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            out = values.astype(self.dtype)
+        beyond = np.isinf(out) & np.isfinite(values) & ~gone
+        if beyond.any():
+            raise self._beyond(values[beyond].reshape(-1)[0], np.finfo(self.dtype).max)
+        return out
+
+    def _packed(self, values: NDArray[np.generic], gone: NDArray[np.bool_]) -> NDArray[np.generic]:
+        """Floating-point numbers as whole ones of a scale and an offset."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            steps = np.rint((values.astype(np.float64) - float(self.offset)) / float(self.scale))
+        beyond = ~_inside(steps, self.dtype) & ~gone  # NaN and infinities, too
+        if beyond.any():
+            limits = np.iinfo(self.dtype)
+            ends = sorted(float(n * self.scale + self.offset) for n in (int(limits.min), int(limits.max)))
+            raise self._beyond(values[beyond].reshape(-1)[0], f"{ends[0]:.6g} to {ends[1]:.6g}")
+        with np.errstate(invalid="ignore"):  # of missing ones
+            return np.asarray(steps.astype(self.dtype))
+
+    def _beyond(self, number: object, ends: object) -> DecodeError:
+        packed = self.dtype.kind in "iu"
+        what = f"packed into {self.dtype} it would have to lie in {ends}" if packed else f"the largest {self.dtype} is {ends}"
+        return DecodeError(f"the number {number} does not fit: {what}", kind="recode-range", value=str(number))
 
     def _whole(self, values: NDArray[np.generic], gone: NDArray[np.bool_]) -> NDArray[np.generic]:
         """Whole numbers from whole numbers."""
@@ -216,9 +258,10 @@ class Recode:
         return out
 
     def _refused(self, number: object) -> DecodeError:
+        plain = self.scale == 1 and self.offset == 0
+        how = "" if plain else f" times {self.scale} plus {self.offset}"
         return DecodeError(
-            f"the stored number {number} times {self.scale} plus {self.offset} is no {self.dtype}: it cannot be "
-            "rewritten exactly",
+            f"the stored number {number}{how} is no {self.dtype}: it cannot be rewritten exactly",
             kind="recode-inexact",
             value=str(number),
         )
@@ -234,13 +277,16 @@ class Recode:
             "offset": str(self.offset),
             "tick": self.tick,
             "step": self.step,
+            "near": self.near,
+            "then": None if self.then is None else self.then.to_json(),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> Recode:
         """Read back what :meth:`to_json` wrote."""
-        missing, gone = value["missing"], value["missing_as"]
+        missing, gone, then = value["missing"], value["missing_as"], value["then"]
         assert isinstance(missing, list)
+        assert then is None or isinstance(then, Mapping)
         return cls(
             np.dtype(str(value["dtype"])),
             bool(value["unsigned"]),
@@ -250,4 +296,6 @@ class Recode:
             Fraction(str(value["offset"])),
             int(str(value["tick"])),
             int(str(value["step"])),
+            bool(value["near"]),
+            None if then is None else cls.from_json(then),
         )

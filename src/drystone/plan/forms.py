@@ -11,6 +11,7 @@ from drystone.model.placement import Combined, CombinedArray
 from drystone.plan.coverage import with_coverage
 from drystone.plan.cutting import cut_grid
 from drystone.plan.precision import with_rounding
+from drystone.plan.retyping import with_types
 from drystone.plan.values import decoded, packed_or_refuse
 
 __all__ = ["form_of", "has_data", "read_form", "refuse_asked"]
@@ -39,7 +40,7 @@ def form_of(combined: Combined, output: OutputOptions) -> Combined:
         whole = replace(combined, by_era=None)
         if change is not None:
             whole = replace(whole, arrays=tuple(a if a.path in whole.coordinates else change(a) for a in whole.arrays))
-        whole = with_rounding(whole, output)
+        whole = with_rounding(with_types(whole, output), output)
     return with_coverage(whole) if output.coverage else whole
 
 

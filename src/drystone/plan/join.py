@@ -233,8 +233,8 @@ class Joiner:
         where = f"{lacking} and maybe others lack it" if lacking else f"places along {axes} have no granule"
         return (
             f"{array.path}: {where}, and it has no _FillValue, so its values there would pass for data; publish which places "
-            "hold a granule with coverage: true for this output, leave the variable out with combine: {variables: […]}, or "
-            "those granules"
+            "hold a granule with coverage: true for this output, say a number for them in a store with fill_value: "
+            f"{{{array.name}: …}}, leave the variable out with combine: {{variables: […]}}, or those granules"
         )
 
     def _values(self, array: CombinedArray, placed: Placed, one: Reconciled) -> np.ndarray | None:

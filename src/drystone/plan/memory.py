@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -255,9 +255,12 @@ def _largest_recode(array: CombinedArray) -> int:
 
 def _recode_bytes(recode: Recode, stored: np.dtype) -> int:
     """Bytes that recoding takes an element."""
+    if recode.then is not None:  # which takes the result of the first step
+        first = _recode_bytes(replace(recode, then=None), stored)
+        return max(first, recode.dtype.itemsize + _recode_bytes(recode.then, recode.dtype))
     if recode.tick and "f" in (stored.kind, recode.dtype.kind):
         return _FRACTION_BYTES
-    if recode.dtype.kind == "f" or (recode.scale == 1 and recode.offset == 0):
+    if recode.near or recode.dtype.kind == "f" or (recode.scale == 1 and recode.offset == 0):
         return _RECODE_BYTES
     step = math.lcm(recode.scale.denominator, recode.offset.denominator)
     largest = 2 ** (8 * stored.itemsize) * abs(recode.scale * step) + abs(recode.offset * step)

@@ -14,6 +14,7 @@ from drystone.model.attributes import Attribute, Attributes
 from drystone.model.options import OutputOptions
 from drystone.model.placement import Combined, CombinedArray
 from drystone.model.rounding import Loss, Rounding, mantissa_bits
+from drystone.plan.packing import packing_of
 
 __all__ = ["LOSS", "named", "with_loss", "with_rounding"]
 
@@ -98,6 +99,8 @@ def _rounded(array: CombinedArray, wish: tuple[str, int], asked: bool, at: str) 
     problem = ""
     if array.dtype.kind != "f":
         problem = f"it holds {array.dtype}, and only floating-point numbers are rounded"
+    elif (packing := packing_of(array.attributes)) is None or not packing.plain:
+        problem = "its numbers are packed, and rounding them says little of what they stand for; values: decoded unpacks them"
     elif way == "keepbits" and number > mantissa_bits(array.dtype):
         problem = f"a {array.dtype} has {mantissa_bits(array.dtype)} bits of mantissa, {number} cannot be kept"
     if problem and asked:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from drystone.model.attributes import Attribute, Attributes
 from drystone.plan.packing import is_unsigned, read_as
 
-__all__ = ["KEYS", "attribute_of", "drop_missing", "missing_of", "number_text", "retyped", "sentinel"]
+__all__ = ["KEYS", "attribute_of", "drop_missing", "element_of", "missing_of", "number_text", "retyped", "sentinel"]
 
 KEYS = ("_FillValue", "missing_value")
 
@@ -40,13 +40,14 @@ def missing_of(attributes: Attributes, dtype: np.dtype) -> tuple[bytes, ...] | N
         if attribute.dtype in ("text", "bytes") or np.dtype(attribute.dtype).kind not in "iuf":
             return None
         for number in np.asarray(attribute.value).reshape(-1).tolist():
-            element = _element(number, read_as(attributes, dtype), is_unsigned(attributes, dtype))
+            element = element_of(number, read_as(attributes, dtype), is_unsigned(attributes, dtype))
             if element is not None and element not in found:
                 found.append(element)
     return tuple(found)
 
 
-def _element(number: int | float, dtype: np.dtype, unsigned: bool) -> bytes | None:
+def element_of(number: int | float, dtype: np.dtype, unsigned: bool = False) -> bytes | None:
+    """A number as an element of a type, rounded to it where that is floating point; None where it is none."""
     if dtype.kind == "f":
         with np.errstate(over="ignore"):
             return np.array(number, dtype).tobytes()
@@ -61,7 +62,7 @@ def _element(number: int | float, dtype: np.dtype, unsigned: bool) -> bytes | No
 def retyped(element: bytes, dtype: np.dtype, target: np.dtype) -> bytes | None:
     """The same number in another type; None where it has no such number."""
     value = np.frombuffer(element, dtype, 1)[0]
-    return _element(value.item(), target, False) if target.kind in "iuf" else None
+    return element_of(value.item(), target) if target.kind in "iuf" else None
 
 
 def number_text(element: bytes, dtype: np.dtype) -> str:

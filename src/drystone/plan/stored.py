@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from drystone.errors import DecodeError
 from drystone.model.chunk_rows import RowBatch, State
 from drystone.model.placement import CombinedArray
 from drystone.plan.layout import TargetLayout
@@ -110,5 +111,8 @@ def _reads_as_fill(array: CombinedArray, variant: int, layout: TargetLayout) -> 
     if spec.dtype.kind == "T":
         return True
     value = np.frombuffer((spec.fill or b"").ljust(spec.dtype.itemsize, b"\0"), spec.dtype, 1).astype(spec.native_dtype)
-    value = value if recode is None else recode.apply(value)
+    try:
+        value = value if recode is None else recode.apply(value)
+    except DecodeError:  # it has no place there: where such a chunk is read, that is said with its granule
+        return False
     return value.astype(layout.stored_dtype).tobytes() == layout.fill

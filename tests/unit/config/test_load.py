@@ -429,3 +429,36 @@ def test_rounding_is_checked_where_it_is_written(tmp_path: Path) -> None:
     }
     good = SHORTEST.replace("virtual: icechunk", 'store: zarr\n    round: {"*": {keepbits: 7}, sst: {digits: -1}}')
     assert load_config(write(tmp_path, good)).outputs[0].round == {"*": ("keepbits", 7), "sst": ("digits", -1)}
+
+
+def test_types_packings_and_fills_are_checked_where_they_are_written(tmp_path: Path) -> None:
+    text = """\
+    name: sst
+    granules: "raw/*.nc"
+    outputs:
+      - store: zarr
+        at: a.zarr
+        dtype: {sst: float23, ice: int16}
+        fill_value: {sst: none}
+        pack:
+          a: {scale_factor: 0.1}
+          b: {dtype: float32, scale_factor: 0}
+      - store: zarr
+        at: b.zarr
+        dtype: float32
+    """
+    found = {p.where: (p.line, p.found, p.hint or p.expected) for p in problems(tmp_path, text)}
+    assert found == {
+        "outputs[0].dtype.sst": (6, "'float23'", "did you mean float32?"),
+        "outputs[0].fill_value.sst": (7, "'none'", "a number or NaN"),
+        "outputs[0].pack.a.dtype": (9, "nothing", "add the key dtype"),
+        "outputs[0].pack.b.dtype": (10, "'float32'", "one of int8, uint8, int16, uint16, int32, uint32"),
+        "outputs[0].pack.b.scale_factor": (10, "0", "a number but 0"),
+        "outputs[1].dtype": (13, "'float32'", "a mapping from an array to its type, such as {sst: float32}"),
+    }
+    more = (
+        "store: zarr\n    dtype: {a: int8}\n    fill_value: {a: NaN, b: -1}\n    pack: {c: {dtype: int16, scale_factor: 0.1}}"
+    )
+    output = load_config(write(tmp_path, SHORTEST.replace("virtual: icechunk", more))).outputs[0]
+    assert (output.dtype, output.fill_value) == ({"a": "int8"}, {"a": "NaN", "b": -1})
+    assert output.pack == {"c": {"dtype": "int16", "scale_factor": 0.1}}
