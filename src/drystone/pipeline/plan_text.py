@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from drystone.model.placement import CombinedArray
 from drystone.model.sizes import duration_text, size_text
 from drystone.pipeline.reads_text import reads_json, reads_lines
+from drystone.plan.regions import largest as largest_of
 
 if TYPE_CHECKING:
     from drystone.pipeline.planning import OutputPlan, PlannedArray, RunPlan
     from drystone.plan.advice import Ways
     from drystone.plan.candidates import Candidate
     from drystone.plan.layout import TargetLayout
+    from drystone.plan.shuffle import Shuffle
 
 __all__ = ["plan_json", "plan_lines"]
 
@@ -92,13 +94,14 @@ def _way_name(c: Candidate, array: CombinedArray) -> str:
 
 def _way_lines(a: PlannedArray, ways: Ways, array: CombinedArray) -> list[str]:
     """The candidates as a table, the chosen one marked."""
-    lines = [f"    {'way':<34}{'tasks':>10}{'reads':>12}{'decoded':>12}{'a task needs':>16}{'time':>10}"]
+    lines = [f"    {'way':<34}{'tasks':>10}{'reads':>12}{'decoded':>12}{'between':>12}{'a task needs':>16}{'time':>10}"]
     for i, c in enumerate(ways.candidates):
         fits = "" if c.memory <= ways.memory else f"  more than {size_text(ways.memory)}"
         mark = "*" if i == 0 else " "
+        between = "" if c.shuffle is None else size_text(c.shuffle.cells_between * ways.itemsize)
         lines.append(
             f"  {mark} {_way_name(c, array):<34}{c.n_tasks:>10,}{f'{c.amplification:.3g}x':>12}"
-            f"{size_text(a.raw_bytes * c.amplification):>12}{size_text(c.memory):>16}"
+            f"{size_text(a.raw_bytes * c.amplification):>12}{between:>12}{size_text(c.memory):>16}"
             f"{'?' if c.seconds is None else duration_text(c.seconds):>10}{fits}"
         )
     return [*lines, f"    chosen: {ways.why}", *(f"    advice: {text}" for text in ways.advice)]
@@ -137,11 +140,12 @@ def _array_lines(a: PlannedArray, array: CombinedArray) -> list[str]:
     lines = [
         head,
         f"    rechunk: {a.source_chunks:,} source chunks to chunks of {chunk}{shard}",
-        f"    {t.n_tasks:,} tasks of {t.region}{step}, at most {t.n_cells:,} objects, {size_text(t.memory)} a task",
+        f"    {t.n_regions:,} tasks of {t.region}{step}, at most {t.n_cells:,} objects, {size_text(t.memory)} a task",
         (
             f"    reads {size_text(a.encoded_bytes * t.amplification)} (each source chunk {t.amplification:.3g} times), "
-            f"decodes {size_text(a.raw_bytes * t.amplification)}, no temporary copy"
+            f"decodes {size_text(a.raw_bytes * t.amplification)}{'' if t.shuffle else ', no temporary copy'}"
         ),
+        *([] if t.shuffle is None else _between_lines(t.shuffle, a)),
         *_loss_lines(array),
     ]
     lines += _time_lines(a)
@@ -153,6 +157,21 @@ def _array_lines(a: PlannedArray, array: CombinedArray) -> list[str]:
         lines.append(f"    {a.reason}")
     lines += [f"    {line}" for line in reads_lines(a.reads)]
     return lines
+
+
+def _between_lines(shuffle: Shuffle, a: PlannedArray) -> list[str]:
+    """What a first pass does, and what lies between the passes."""
+    itemsize = 1 if a.layout is None else a.layout.dtype.itemsize
+    largest = tuple(largest_of(d) for d in shuffle.sources.dimensions)
+    n, piece = shuffle.groups.n_chunks, a.raw_bytes // max(shuffle.n_pieces, 1)
+    order = f"in {n:,} groups, one after the other" if n > 1 else "the first pass is whole before the second begins"
+    return [
+        f"    before them {shuffle.n_sources:,} tasks of {largest} that cut what they read by destination; {order}",
+        (
+            f"    in between at most {size_text(shuffle.cells_between * itemsize)} raw in {shuffle.objects_between:,} objects "
+            f"at a time, of {shuffle.n_sources:,}; read in {shuffle.n_pieces:,} ranges of some {size_text(piece)}"
+        ),
+    ]
 
 
 def _time_lines(a: PlannedArray) -> list[str]:

@@ -315,7 +315,7 @@ class _Store:
             parted=self.parted,
             reread=self.config.execution.reread,
         )
-        ways = ways_of(weighed.candidates, layout, limit)
+        ways = ways_of(weighed.candidates, layout, limit, self.config.execution.reread)
         why = f"not copied: {problem}" if self.output.mode == "auto" else ""
         time = timed(weighed.candidates[0])
         return replace(base, mode="rechunk", reason=why, layout=layout, tasks=weighed.plan, ways=ways, predicted=time)

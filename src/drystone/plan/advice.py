@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from drystone.model.sizes import duration_text, size_text
-from drystone.plan.candidates import Candidate
+from drystone.plan.candidates import REREAD, Candidate
 from drystone.plan.layout import TargetLayout
+from drystone.plan.memory import worker_memory
+from drystone.plan.shuffle import Shuffle
 
 __all__ = ["Ways", "ways_of"]
 
 _SLOW_CHUNK = 32_000  # raw bytes below which handling an inner chunk costs readers more than decoding it
 _MANY_OBJECTS = 100_000
+_SMALL_PIECE, _MANY_PIECES = 100_000, 10_000  # ranges below this cost more in requests than in bytes; a few do not matter
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +33,15 @@ class Ways:
         Why the first won.
     advice
         One sentence each.
+    itemsize
+        Bytes of an element.
     """
 
     candidates: tuple[Candidate, ...]
     memory: int
     why: str
     advice: tuple[str, ...]
+    itemsize: int = 1
 
     def to_json(self) -> dict[str, object]:
         """For ``--json``."""
@@ -50,13 +57,24 @@ class Ways:
                 "fits": c.memory <= self.memory,
                 "cost": c.cost,
                 "seconds": c.seconds,
+                "between": None if c.shuffle is None else self._between(c.shuffle),
             }
             for c in self.candidates
         ]
         return {"memory": self.memory, "why": self.why, "advice": list(self.advice), "candidates": rows}
 
+    def _between(self, shuffle: Shuffle) -> dict[str, int]:
+        return {
+            "first_tasks": shuffle.n_sources,
+            "groups": shuffle.groups.n_chunks,
+            "objects": shuffle.n_sources,
+            "objects_at_once": shuffle.objects_between,
+            "bytes_at_once": shuffle.cells_between * self.itemsize,
+            "ranges": shuffle.n_pieces,
+        }
 
-def ways_of(candidates: Sequence[Candidate], layout: TargetLayout, memory: int) -> Ways:
+
+def ways_of(candidates: Sequence[Candidate], layout: TargetLayout, memory: int, reread: float = REREAD) -> Ways:
     """Put candidates into words.
 
     Parameters
@@ -67,8 +85,11 @@ def ways_of(candidates: Sequence[Candidate], layout: TargetLayout, memory: int) 
         What is written.
     memory
         Bytes that a task may take.
+    reread
+        Times that a source chunk may be read before two passes are weighed.
     """
-    return Ways(tuple(candidates), memory, _why(candidates, memory), tuple(_advice(candidates, layout, memory)))
+    advice = (*_without_second(candidates, memory, reread, layout.dtype.itemsize), *_advice(candidates, layout, memory))
+    return Ways(tuple(candidates), memory, _why(candidates, memory), advice, layout.dtype.itemsize)
 
 
 def _why(candidates: Sequence[Candidate], memory: int) -> str:
@@ -81,11 +102,32 @@ def _why(candidates: Sequence[Candidate], memory: int) -> str:
     if not fitting:
         alone = "the only way" if not others else "the only way that fits"
         return f"{alone} in {size_text(memory)} a task" + (f"; {once}" if once else "")
+    if best.shuffle is not None:
+        least = min(c.amplification for c in fitting)
+        return f"{once or 'few are read twice'}, where one pass would read it {least:.3g} times; a copy in between costs less"
     if once:
         return once + (", in the smallest memory" if best.memory <= min(c.memory for c in fitting) else "")
     if best.chunk_reads < min(c.chunk_reads for c in fitting):
         return "the fewest reads of those that fit"
     return "the least work for the busiest worker"
+
+
+def _without_second(candidates: Sequence[Candidate], memory: int, reread: float, itemsize: int) -> list[str]:
+    """What the second of two passes is there for."""
+    best = candidates[0]
+    if best.shuffle is None:
+        return []
+    said = []
+    single = [c for c in candidates if c.shuffle is None and c.memory > memory and c.amplification <= reread]
+    if single:
+        c = min(single, key=lambda c: (c.memory, c.chunk_reads))
+        times = "" if c.chunk_reads <= c.source_chunks else f" (each source chunk is then read {c.amplification:.3g} times)"
+        more = worker_memory(c.memory) - worker_memory(memory)
+        said.append(f"{size_text(more)} more per worker and the second pass disappears{times}")
+    piece = math.prod(best.regions.shape) * itemsize // max(best.shuffle.n_pieces, 1)
+    if piece < _SMALL_PIECE and best.shuffle.n_pieces > _MANY_PIECES:
+        said.append(f"{best.shuffle.n_pieces:,} ranges of {size_text(piece)} between the passes: more memory makes fewer")
+    return said
 
 
 def _advice(candidates: Sequence[Candidate], layout: TargetLayout, memory: int) -> list[str]:

@@ -223,7 +223,26 @@ class _Boxes:
         """The boxes as large as pays and fits."""
         while any(self._grow(*step) for step in self._steps()):
             pass
+        axes = range(len(self._shape))
+        for which, order in (("first", axes), ("second", reversed(axes))):
+            for axis in order:  # what is too small for a task of its own, though pieces get no longer
+                while self._merge(which == "first", axis):
+                    pass
         return self.result()
+
+    def _merge(self, first: bool, axis: int) -> bool:
+        """Twice as long boxes of a pass; False where they would be too large, or too few."""
+        sizes, before = (self._first, self._first[axis]) if first else (self._second, self._second[axis])
+        if first:
+            sizes[axis] = min(2 * before, self._shape[axis])
+        else:
+            self._widen(axis, 2.0, None)
+        cells = math.prod(sizes)
+        few = math.prod(self._shape) < 4 * self._slots * cells
+        if sizes[axis] > before and not few and cells * self._model.itemsize <= _TASK_BYTES and self._fits():
+            return True
+        sizes[axis] = before
+        return False
 
     def _steps(self) -> list[tuple[Literal["first", "second", "both"], int]]:
         """What may make pieces longer, the most wanted first: whole files for the first pass, long rows for the second."""
