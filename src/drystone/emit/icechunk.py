@@ -60,6 +60,7 @@ __all__ = ["IcechunkEmitter"]
 
 _FORM = "icechunk"
 _ZSTD = Codec.of("zstd", level=3)
+_CACHED = 500_000  # references
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +152,14 @@ def _roots_in_use(view: ReferenceView, ledger: Ledger) -> tuple[PublicRoot, ...]
 def _reconfigured(
     place: icechunk.Storage, repo: icechunk.Repository, roots: tuple[PublicRoot, ...], good: Mapping[str, Layout]
 ) -> icechunk.Repository:
-    """The repository with our containers and windows stored in its config."""
+    """The repository with our containers and windows stored in its config; opened for writing, which reads nothing twice."""
     import icechunk
 
     config = repository_config(roots, good, repo.config)
-    repo = icechunk.Repository.open(place, config=config)
-    repo.save_config()
-    return repo
+    icechunk.Repository.open(place, config=config).save_config()
+    # what was written last stays cached otherwise, 15 million references and more than a gigabyte of it
+    config.caching = icechunk.CachingConfig(num_chunk_refs=_CACHED)
+    return icechunk.Repository.open(place, config=config)
 
 
 def _put(store: icechunk.IcechunkStore, key: str, data: bytes) -> None:

@@ -1,7 +1,7 @@
 """The branch on which a snapshot is made and proved before ``main`` moves to it.
 
 A session keeps all that it was given in memory, half a kilobyte a reference, and its commit takes time with the references
-times the manifest windows. So what is sent is committed to the branch in parts of two million references: time and memory
+times the manifest windows. So what is sent is committed to the branch in parts of a million references: time and memory
 then grow with the references alone, or not at all. Most archives are one part, and ``main`` gets one commit. Of a larger one
 ``main`` moves past all parts in one step; in its history they stand before the whole and say that they are not it.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Staging"]
 
 _BRANCH = "drystone-staging"  # holds commits until they are proved; readers of main never see it before
-PART_REFERENCES = 2_000_000
+PART_REFERENCES = 1_000_000
 
 
 class Staging:
@@ -68,7 +68,9 @@ class Staging:
         """The repository, opened anew, once it is known that the branch ends with a snapshot."""
         import icechunk
 
-        repo = icechunk.Repository.open(place)
+        # every manifest is looked at once
+        once = icechunk.RepositoryConfig(caching=icechunk.CachingConfig(num_chunk_refs=0))
+        repo = icechunk.Repository.open(place, config=once)
         is_tip(repo, _BRANCH, snapshot)
         return repo
 
