@@ -77,6 +77,13 @@ def test_exactly_one_commit_that_says_what_it_is(archive: HandArchive, tmp_path:
     assert commits[0].metadata["drystone"]["granules"] == 3
 
 
+def test_readers_keep_their_own_cache(archive: HandArchive, tmp_path: Path) -> None:
+    """The writer caps its cache of references; the repository's stored config must not."""
+    for change in ((), (("raw:", "https://x.org/"),)):
+        emit(archive, tmp_path, public=change)
+        assert icechunk.Repository.open(storage(tmp_path)).config.caching is None
+
+
 def test_the_same_again_commits_nothing(archive: HandArchive, tmp_path: Path) -> None:
     first = emit(archive, tmp_path)
     files = sorted((p, p.stat().st_mtime_ns) for p in (tmp_path / "out").rglob("*"))
