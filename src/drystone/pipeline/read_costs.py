@@ -31,7 +31,7 @@ type Places = NDArray[np.int64]
 
 _MOST_ROWS = 1 << 20  # that reads are counted by
 _MOST_PLACES = 64
-_ROWS_IN_ALL = 400_000  # gone through for all places of a read: about a second
+_ROWS_IN_ALL = 100_000  # gone through for all places of a read: half a second
 _MOST_POINTS = 1 << 20  # elements of a read of an array that takes places of another
 
 
@@ -77,7 +77,7 @@ def array_costs(
     reader
         Of the source.
     ratio
-        Raw bytes of granules for each encoded byte; the target's is taken to be the same.
+        Raw bytes for each encoded byte, where rows do not say it; targets are taken to be encoded as well as granules.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def array_costs(
 
 
 def _n_counted(array: CombinedArray, reads: Sequence[AxisRead]) -> int:
-    """Places that a read is counted at: as many as a second or so allows."""
+    """Places that a read is counted at: as many as half a second or so allows."""
     rows = max(1, array.holder.grid.n_chunks, len(array.holder.placements))
     return min(_MOST_PLACES, max(2, _ROWS_IN_ALL // rows), n_places(reads))
 
@@ -129,17 +129,19 @@ def _through(
     others = () if layout is None or array.picked is not None else other_boxes(array, layout)
     known = target.is_small and array.picked is None and others is not None
     marks, locator = (OccupiedBuilder(target), Locator(array)) if known else (None, None)
+    raw = encoded = 0
     for batch in rows:
         for preview in (p for seen in previews for p in seen):
             preview.add(batch)
         if marks is not None and locator is not None:
             boxes = locator.stored(batch)
             marks.add(boxes.start, boxes.stop)
+            raw, encoded = raw + int(boxes.cells.sum()), encoded + int(batch.length.sum())
     if marks is None:
         return None
     for start, stop in others or ():
         marks.add(start, stop)
-    return marks.done(ratio)
+    return marks.done(raw * stored_itemsize(array) / encoded if raw and encoded else ratio)
 
 
 def _asked(seen: Preview) -> Asked:

@@ -30,10 +30,13 @@ class Boxes:
     ----------
     start, stop
         int64 (rank, n), in elements of the whole.
+    cells
+        int64 (n,): elements of the chunk, those that are not placed too.
     """
 
     start: Int64
     stop: Int64
+    cells: Int64
 
 
 class Locator:
@@ -74,7 +77,8 @@ class Locator:
         start, stop = np.maximum(begin, source), np.minimum(np.minimum(begin + edge, extent), source + count)
         kept = np.flatnonzero((start < stop).all(axis=0))
         move = (dest - source)[:, kept]
-        return Boxes(start[:, kept] + move, stop[:, kept] + move)
+        cells = np.minimum(edge, extent - begin)[:, kept].prod(axis=0)
+        return Boxes(start[:, kept] + move, stop[:, kept] + move, cells)
 
 
 def other_boxes(array: CombinedArray, layout: TargetLayout) -> Iterator[tuple[Int64, Int64]] | None:
