@@ -41,7 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"drystone {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
-    for add in (_check, _scan, _plan, _run, _status, _verify, _show):
+    for add in (_check, _scan, _plan, _run, _status, _verify, _show, _doctor):
         add(verbs)
     return parser
 
@@ -101,3 +101,9 @@ def _show(verbs: _Verbs) -> None:
     verb = _verb(verbs, "show", "draw a config, a netCDF or HDF5 file, or a store: grid, chunks, codecs, sizes")
     verb.add_argument("path", metavar="PATH", help="a file, a folder or a URL")
     verb.add_argument("--array", action="append", metavar="NAME", help="only this array, by name or path (may be repeated)")
+
+
+def _doctor(verbs: _Verbs) -> None:
+    verb = _verb(verbs, "doctor", "measure this machine and a config's places, say what is odd, keep rates for predicted times")
+    verb.add_argument("config", metavar="CONFIG", nargs="?", help="the archive's YAML file; without it, the machine alone")
+    _dry_run(verb)

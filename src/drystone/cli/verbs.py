@@ -41,6 +41,8 @@ def run_verb(args: argparse.Namespace, output: Output) -> int:
     verb: str = args.verb
     if verb == "show":
         return _show(args, output)
+    if verb == "doctor" and args.config is None:
+        return _doctor(args, None, output)
     config, problems = read_config(args.config)
     if verb == "check":
         return _check(args.config, config, problems, output)
@@ -125,6 +127,15 @@ def _show(args: argparse.Namespace, output: Output) -> int:
     return _answer(report, output)
 
 
+def _doctor(args: argparse.Namespace, config: ArchiveConfig | None, output: Output) -> int:
+    from drystone.pipeline import api
+
+    with progress_for(output.quiet) as progress:
+        report = api.doctor(config, progress=progress, dry_run=args.dry_run)
+    _answer(report, output)
+    return report.exit_code
+
+
 def _answer(report: Report, output: Output) -> int:
     output.answer(report.to_json(), report.lines())
     return 0
@@ -136,4 +147,5 @@ _VERBS: Mapping[str, Callable[[argparse.Namespace, ArchiveConfig, Output], int]]
     "run": _run,
     "status": _status,
     "verify": _verify,
+    "doctor": _doctor,
 }

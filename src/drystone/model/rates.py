@@ -74,22 +74,26 @@ class PlaceRates:
     ----------
     read_one, read
         Bytes a second of one reader, and of one a CPU together.
-    write_one, write
-        The same for writers, each object flushed.
     request
         Seconds from asking for a small range of an object to having it.
+    write_one, write
+        As for readers, each object flushed; None where nothing may be written.
     put
         Seconds to write a small object, flushed.
+    read_cpu, write_cpu
+        CPU seconds of this process for each byte, which are no waiting.
     cached
         Whether what was read may have come from the system's memory.
     """
 
     read_one: float
     read: float
-    write_one: float
-    write: float
     request: float
-    put: float
+    write_one: float | None
+    write: float | None
+    put: float | None
+    read_cpu: float
+    write_cpu: float
     cached: bool
 
 
@@ -107,6 +111,8 @@ class Rates:
         A rate for each codec.
     gather_byte, gather_row
         CPU seconds for each byte that is moved in memory, and beside that for each contiguous row.
+    fresh
+        CPU seconds for each byte of memory that is got from the system and written first.
     chunk_read, chunk_write
         Seconds in which one process does nothing else, for each source chunk that is read and inner chunk that is written.
     granule
@@ -127,6 +133,7 @@ class Rates:
     encode: tuple[CodecRate, ...]
     gather_byte: float
     gather_row: float
+    fresh: float
     chunk_read: float
     chunk_write: float
     granule: float

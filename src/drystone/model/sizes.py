@@ -11,6 +11,16 @@ __all__ = ["SIZE_PATTERN", "duration_text", "parse_size", "size_text"]
 SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)? ?([kKMGT]i?)?B$"
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kKMGT]?)(i?)B\Z")
+# a unit, its seconds, and from which seconds on the next one reads better
+_UNITS = (
+    ("ns", 1e-9, 1e-6),
+    ("us", 1e-6, 1e-3),
+    ("ms", 1e-3, 1.0),
+    ("s", 1.0, 120.0),
+    ("min", 60.0, 5400.0),
+    ("h", 3600.0, 172_800.0),
+    ("d", 86_400.0, math.inf),
+)
 _POWER = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -49,11 +59,9 @@ def duration_text(seconds: float) -> str:
 
     Examples
     --------
-    >>> [duration_text(s) for s in (0.0004, 0.25, 7.3, 95, 5400, 200_000)]
-    ['0.4 ms', '250 ms', '7.3 s', '95 s', '1.5 h', '2.3 d']
+    >>> [duration_text(s) for s in (4e-8, 0.0004, 0.25, 7.3, 95, 5400, 200_000)]
+    ['40 ns', '400 us', '250 ms', '7.3 s', '95 s', '1.5 h', '2.3 d']
     """
-    for unit, size, most in (("ms", 1e-3, 1), ("s", 1, 120), ("min", 60, 5400), ("h", 3600, 48 * 3600), ("d", 86400, math.inf)):
-        if seconds < most:
-            n = seconds / size
-            return f"{n:.0f} {unit}" if n >= 9.95 else f"{n:.2g} {unit}"
-    raise AssertionError
+    unit, size = next((unit, size) for unit, size, most in _UNITS if seconds < most)
+    n = seconds / size
+    return f"{n:.0f} {unit}" if n >= 9.95 else f"{n:.2g} {unit}"

@@ -1,4 +1,4 @@
-"""The public functions: ``open``, ``scan``, ``plan``, ``run``, ``status``, ``verify``.
+"""The public functions: ``open``, ``scan``, ``plan``, ``run``, ``status``, ``verify``, ``doctor``.
 
 Each takes a config as :class:`~drystone.model.options.ArchiveConfig` or as the path of its YAML. Stages are imported when
 they are called: a scan loads neither xarray nor Dask.
@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING, Literal
 from drystone.config.apart import refuse_overlaps
 from drystone.errors import ConfigError
 from drystone.model.options import ArchiveConfig, AxisOptions, DifferenceOptions
-from drystone.model.progress import Progress
+from drystone.model.progress import Progress, Silent
 from drystone.pipeline.archive import Archive
 
 if TYPE_CHECKING:
     import xarray
 
+    from drystone.pipeline.doctor.report import DoctorReport
     from drystone.pipeline.planning import RunPlan
     from drystone.pipeline.running import RunReport
     from drystone.pipeline.scan import ScanReport
     from drystone.pipeline.status import StatusReport
     from drystone.pipeline.verifying import VerifySummary
 
-__all__ = ["open", "plan", "run", "scan", "status", "verify"]
+__all__ = ["doctor", "open", "plan", "run", "scan", "status", "verify"]
 
 type Along = str | AxisOptions | Sequence[str | AxisOptions] | Mapping[str, str | AxisOptions | Mapping[str, object]]
 type Config = ArchiveConfig | str | os.PathLike[str]
@@ -314,3 +315,26 @@ def verify(config: Config, *, progress: Progress | None = None, mode: Literal["s
     from drystone.pipeline.verifying import verify_archive
 
     return verify_archive(_archive(config), progress=progress, mode=mode)
+
+
+def doctor(config: Config | None = None, *, progress: Progress | None = None, dry_run: bool = False) -> DoctorReport:
+    """Measure this machine and the places of a config, say what is odd, keep the rates that plans predict times from.
+
+    Parameters
+    ----------
+    config
+        Its sources are read and its targets probed too; None: the machine, the folder one is in and the temporary one.
+    progress
+        Hears how far it is.
+    dry_run
+        Say what would be written; look at nothing.
+
+    Examples
+    --------
+    >>> report = doctor(dry_run=True)
+    >>> report.status, len(report.writes) > 0
+    ('ok', True)
+    """
+    from drystone.pipeline.doctor.run import diagnose
+
+    return diagnose(None if config is None else _archive(config), progress or Silent(), dry_run)

@@ -5,7 +5,7 @@ time the sum. Inside a task
 
 - ranges are fetched and decoded by its threads, so one thread's wait is another's decoding, until the place gives no more;
 - encoding runs while the write cell before is put, so the longer of the two counts, and of the shorter one cell;
-- in a streamed task and in a copy all of it runs at the same time;
+- a streamed object and a copied one are flushed when all of it was read and encoded;
 - what Python does for a chunk keeps the other threads of the process waiting.
 
 Tasks share the place's bandwidth and the host's cores. Scanning, verifying and publishing are no part of it.
@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from drystone.codecs.chain import Codec, CodecChain
 from drystone.model.rates import CodecRate, CodecUse, Rates
@@ -32,11 +33,6 @@ class Crew:
     workers: int
     threads: int
     cores: int
-
-    @property
-    def cpus(self) -> int:
-        """Threads that really run at once."""
-        return max(1, min(self.workers * self.threads, self.cores))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +66,14 @@ class Work:
         As ``decoded``.
     written_chunks, objects, written
         Inner chunks encoded, objects put, their bytes.
-    checked
-        Bytes summed, and read back.
-    at_once
-        Whether reading, encoding and putting run side by side.
+    fresh
+        Bytes of buffers, over all workers.
+    checked, reread
+        Bytes summed, and of those that are read back from the target.
+    how
+        ``whole``: a region is read, then encoded; ``streamed``: both at once; ``copied``: each object by a thread of its own.
     streams
-        Objects that one task puts at a time.
+        Objects that one task copies at a time.
     """
 
     source: str
@@ -91,8 +89,10 @@ class Work:
     written_chunks: float
     objects: float
     written: float
+    fresh: float = 0.0
     checked: float = 0.0
-    at_once: bool = False
+    reread: float = 0.0
+    how: Literal["whole", "streamed", "copied"] = "whole"
     streams: int = 1
 
 
@@ -127,9 +127,9 @@ def predict(passes: Sequence[Work], rates: Rates | None, crew: Crew) -> Predicti
     >>> predict((), None, Crew(1, 2, 2)).why
     'not predicted: run `drystone doctor`'
     >>> from drystone.model.rates import PlaceRates
-    >>> place = PlaceRates(1e9, 1e9, 1e8, 1e8, 0.0, 0.0, True)
+    >>> place = PlaceRates(1e9, 1e9, 0.0, 1e8, 1e8, 0.0, 0.0, 0.0, True)
     >>> inflate = CodecRate(CodecUse("zlib"), ((0.5, 5e8),))
-    >>> rates = Rates("h", "0", "", 2, (inflate,), (), 0, 0, 0, 0, 0, 0, 0, 1e9, {"p": place})
+    >>> rates = Rates("h", "0", "", 2, (inflate,), (), 0, 0, 0, 0, 0, 0, 0, 0, 1e9, {"p": place})
     >>> zlib = Coded(CodecUse("zlib"), 10**9, 0.5)
     >>> predict([Work("p", "p", 1, 1.0, 1, 1, 0, (zlib,), (), (), 1, 1, 10**8)], rates, Crew(1, 2, 2)).seconds
     2.0
@@ -138,6 +138,8 @@ def predict(passes: Sequence[Work], rates: Rates | None, crew: Crew) -> Predicti
         return Prediction(None, why=UNMEASURED)
     for work in passes:
         missing = next((key for key in (work.source, work.target) if key not in rates.places), None)
+        if missing is None and rates.places[work.target].write is None:
+            missing = f"writing to {work.target}"
         if missing is not None:
             return Prediction(None, why=f"{UNMEASURED} CONFIG, which measures {missing}")
         for coded, known in ((work.decoded, rates.decode), (work.encoded, rates.encode)):
@@ -152,39 +154,36 @@ def predict(passes: Sequence[Work], rates: Rates | None, crew: Crew) -> Predicti
 def _one(work: Work, rates: Rates, crew: Crew, parts: dict[str, float]) -> float:
     """Seconds of one pass; what they are spent on is added to ``parts``."""
     source, target = rates.places[work.source], rates.places[work.target]
-    cpus, threads = crew.cpus, crew.workers * crew.threads
-    cpu = {
-        "decode": _coded(work.decoded, rates.decode),
-        "move": sum(n * rates.gather_byte + n / max(row, 1) * rates.gather_row for n, row in work.moved),
-        "encode": _coded(work.encoded, rates.encode),
-        "check": work.checked / rates.checksum,
-    }
+    slots = min(crew.workers, max(1, work.tasks))
+    cpus = max(1, min(slots * crew.threads, crew.cores))
+    decode, encode = _coded(work.decoded, rates.decode), _coded(work.encoded, rates.encode)
+    move = work.fresh * rates.fresh + sum(n * rates.gather_byte + n / max(row, 1) * rates.gather_row for n, row in work.moved)
+    check = work.checked / rates.checksum + work.reread * target.read_cpu
+    handing = work.written * target.write_cpu
     held = {
         "chunks": work.chunks * rates.chunk_read + work.written_chunks * rates.chunk_write,
         "granules": work.granules * rates.granule,
         "tasks": work.tasks * rates.task,
     }
-    reading = _place(work.fetched, source.read_one, work.granules * source.request, threads)
-    putters = crew.workers * work.streams
-    writing = _place(work.written, target.write_one, work.objects * target.put, putters) + work.checked / target.read
-    for name, value in {**cpu, **held, "read": work.fetched / source.read, "write": work.written / target.write}.items():
+    told = {"decode": decode, "move": move, "encode": encode, "check": check, **held}
+    told["hand over"] = handing + work.fetched * source.read_cpu
+    most = work.fetched / source.read, work.written / (target.write or 1.0)
+    for name, value in {**told, "read": most[0], "write": most[1]}.items():
         parts[name] = parts.get(name, 0.0) + value
-    # the first half of a task: fetched and decoded by the same threads, and not faster than the place gives
-    front = max(work.fetched / source.read, reading + cpu["decode"] / cpus)
-    back = cpu["encode"] / cpus
-    put = max(work.written / target.write, writing)
-    memory = (cpu["move"] + cpu["check"]) / cpus
-    if work.at_once:
-        total = max(reading + (cpu["decode"] + cpu["encode"]) / cpus + memory, front, put)
+
+    streams = min(work.streams, max(1.0, work.objects / max(work.tasks, 1)))
+    readers = slots * (streams if work.how == "copied" else crew.threads)
+    read = (work.fetched / source.read_one + work.granules * source.request) / readers
+    put = (work.written / (target.write_one or 1.0) + work.objects * (target.put or 0.0)) / (slots * streams)
+    front, back = read + (decode + move / 2) / cpus, (encode + move / 2 + check + handing) / cpus
+    if work.how == "whole":
+        put = max(most[1], put)
+        total = max(most[0], front) + max(back, put) + min(back, put) * min(1.0, work.tasks / max(work.objects, 1.0))
     else:
-        total = front + memory + max(back, put) + min(back, put) * min(1.0, work.tasks / max(work.objects, 1.0))
-    alone = sum(held.values()) / crew.workers  # one interpreter a process: its threads wait for one another
-    return work.busiest * max(total + sum(held.values()) / cpus, alone)
-
-
-def _place(nbytes: float, rate: float, waits: float, streams: int) -> float:
-    """Seconds of some streams that share bytes and waits."""
-    return (nbytes / rate + waits) / streams
+        # what was written is flushed at the end of an object, when there is nothing left to do beside
+        total = max(front + back + put, *most)
+    # one interpreter a process: its threads wait for one another
+    return work.busiest * (total + sum(held.values()) / slots)
 
 
 def _coded(coded: Iterable[Coded], known: Sequence[CodecRate]) -> float:

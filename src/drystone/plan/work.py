@@ -82,7 +82,9 @@ def works_of(way: Candidate, array: CombinedArray, layout: TargetLayout, ends: E
         layout.chunk_grid.n_chunks,
         layout.n_cells,
         raw * target_share,
-        at_once=way.stream is not None,
+        fresh=way.held * layout.dtype.itemsize * (1 if way.stream is None else 2) * min(ends.slots, way.n_tasks),
+        checked=raw * target_share,
+        how="whole" if way.stream is None else "streamed",
     )
     return (work,)
 
@@ -141,7 +143,8 @@ def copy_work(tasks: TaskPlan, array: CombinedArray, layout: TargetLayout, ends:
         layout.n_cells,
         ends.encoded,
         checked=2 * ends.encoded,
-        at_once=True,
+        reread=ends.encoded,
+        how="copied",
         streams=_COPY_STREAMS,
     )
 

@@ -171,6 +171,19 @@ class RemoteStore:
             self._fail(error, "create", key)
         return True
 
+    def swap(self, key: str, data: bytes, etag: str) -> bool:
+        """Write an object only if it still has this ETag; False where it changed or is gone."""
+        import obstore
+        from obstore.exceptions import PreconditionError
+
+        try:
+            obstore.put(self._store, key, data, mode={"e_tag": etag})
+        except (PreconditionError, FileNotFoundError):
+            return False
+        except _errors() as error:
+            self._fail(error, "update", key)
+        return True
+
     def stat(self, key: str) -> Stamp:
         """Size, time and ETag."""
         import obstore

@@ -22,7 +22,7 @@ from drystone.plan.work import Ends, works_of
 I2 = np.dtype("i2")
 DEFLATED = CodecChain.of("bytes", Codec.of("shuffle", elementsize=2), Codec.of("zlib", level=4))
 BLOSC = CodecChain.of("bytes", Codec.of("blosc", cname="zstd", clevel=1, shuffle="shuffle", typesize=2))
-PLACE = PlaceRates(1e9, 1e9, 1e9, 1e9, 0.0, 0.0, False)
+PLACE = PlaceRates(1e9, 1e9, 0.0, 1e9, 1e9, 0.0, 0.0, 0.0, False)
 RATES = Rates(
     "host",
     "1",
@@ -30,6 +30,7 @@ RATES = Rates(
     2,
     (CodecRate(CodecUse("zlib"), ((0.1, 1e9), (0.5, 5e8))), CodecRate(CodecUse("shuffle", 0, 2), ((1.0, 1e10),))),
     (CodecRate(CodecUse("blosc-zstd-shuffle", 1, 2), ((0.1, 4e8),)),),
+    0.0,
     0.0,
     0.0,
     0.0,
@@ -67,8 +68,9 @@ def test_rates_survive_json():
 
 
 def test_decoding_is_shared_by_the_cores_that_there_are():
-    work = replace(NOTHING, decoded=(Coded(CodecUse("zlib"), 10**9, 0.1),))
+    work = replace(NOTHING, tasks=4, decoded=(Coded(CodecUse("zlib"), 10**9, 0.1),))
     assert seconds(work) == pytest.approx(0.5)
+    assert seconds(replace(work, tasks=1), crew=Crew(4, 1, 2)) == pytest.approx(1.0)
     assert seconds(work, crew=Crew(4, 1, 2)) == pytest.approx(0.5)
     assert seconds(work, crew=Crew(1, 1, 2)) == pytest.approx(1.0)
 
@@ -99,7 +101,7 @@ def test_the_busiest_worker_decides():
 
 def test_python_runs_once_a_process():
     rates = replace(RATES, chunk_read=1e-3)
-    work = replace(NOTHING, chunks=1000)
+    work = replace(NOTHING, tasks=2, chunks=1000)
     assert seconds(work, rates) == pytest.approx(1.0)
     assert seconds(work, rates, Crew(2, 1, 2)) == pytest.approx(0.5)
 

@@ -1,0 +1,165 @@
+"""How fast the engine's own codecs decode and encode, per CPU, while every CPU that it may use is at work.
+
+Data are smooth fields with noise of several strengths, since a codec's speed depends on how much is left after it. CPU
+seconds are counted, not the clock's, so that other programs on the machine do not count.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drystone.codecs.chain import Codec, CodecChain
+from drystone.codecs.decode import Decoder, decoder
+from drystone.codecs.encode import encoder_of
+from drystone.codecs.inflate import INTO, Buffer
+from drystone.model.rates import CodecRate
+from drystone.plan.predict import decode_uses, encode_uses
+
+__all__ = ["busy_seconds", "measure_decoding", "measure_encoding"]
+
+_DECODED, _ENCODED = 1 << 20, 1 << 18  # elements: a map of a source, a chunk of a store
+_SLAB_CHUNKS = 32  # what is decoded goes to a buffer of so many, more than caches hold
+_SECONDS = 0.01  # of one loop, at least
+_LOOPS = 3
+_NOISE = (0, 1, 24, 4000)
+# what is measured whether a config asks for it or not: the default, and a few levels around
+_ENCODERS: tuple[Codec, ...] = (
+    Codec.of("blosc", cname="lz4", clevel=5, shuffle="shuffle", typesize=2),
+    Codec.of("blosc", cname="lz4", clevel=5, shuffle="bitshuffle", typesize=1),
+    Codec.of("blosc", cname="zstd", clevel=1, shuffle="shuffle", typesize=2),
+    Codec.of("blosc", cname="zstd", clevel=3, shuffle="shuffle", typesize=2),
+    Codec.of("blosc", cname="zstd", clevel=3, shuffle="shuffle", typesize=4),
+    Codec.of("blosc", cname="zstd", clevel=5, shuffle="shuffle", typesize=2),
+    Codec.of("blosc", cname="zstd", clevel=3, shuffle="bitshuffle", typesize=1),
+    Codec.of("zstd", level=1),
+    Codec.of("zstd", level=3),
+    Codec.of("gzip", level=1),
+    Codec.of("gzip", level=5),
+)
+_DECODERS: tuple[Codec, ...] = (
+    Codec.of("zlib", level=1),
+    Codec.of("gzip", level=1),
+    Codec.of("zstd", level=1),
+    Codec.of("bz2", level=1),
+    Codec.of("blosc", cname="lz4", clevel=5, shuffle="shuffle", typesize=2),
+    Codec.of("blosc", cname="lz4", clevel=5, shuffle="bitshuffle", typesize=2),
+    Codec.of("blosc", cname="zstd", clevel=1, shuffle="shuffle", typesize=2),
+    Codec.of("blosc", cname="zstd", clevel=1, shuffle="bitshuffle", typesize=2),
+    Codec.of("blosc", cname="blosclz", clevel=5, shuffle="shuffle", typesize=2),
+    Codec.of("blosc", cname="zlib", clevel=1, shuffle="shuffle", typesize=2),
+)
+
+
+def busy_seconds(work: Callable[[], object], cpus: int) -> float:
+    """CPU seconds of one call, while as many threads as there are CPUs call it; the best of a few loops."""
+
+    def loop(least: float) -> float:
+        calls, began = 0, time.thread_time()
+        while True:
+            work()
+            calls += 1
+            spent = time.thread_time() - began
+            if spent >= least:
+                return spent / calls
+
+    first = loop(0.0)
+    loops = _LOOPS if first < _SECONDS else 1
+    with ThreadPoolExecutor(cpus) as pool:
+        return min(sum(pool.map(lambda _: loop(_SECONDS), range(cpus))) / cpus for _ in range(loops))
+
+
+def field(noise: int, itemsize: int, elements: int) -> NDArray[np.uint8]:
+    """Bytes of a packed map: waves, land, and numbers up to ``noise`` that nobody can foretell; 0: in coarse steps."""
+    rng = np.random.default_rng(noise)
+    height = 1 << (elements.bit_length() - 1) // 2
+    y, x = np.linspace(-1, 1, height)[:, None], np.linspace(0, 2 * np.pi, elements // height)[None, :]
+    waves = np.zeros((height, elements // height))
+    for k in range(1, 6):
+        waves += 800 / k * np.cos(k * x + k) * np.cos(k * np.pi * y / 2 + 1 / k)
+    packed = waves + rng.integers(0, noise, waves.shape) if noise else np.round(waves, -2)
+    packed[np.cos(3 * x) * np.sin(4 * y) > 0.6] = -999
+    if itemsize == 1:
+        return np.ascontiguousarray(packed / 16).astype("i1").reshape(-1).view(np.uint8)
+    if itemsize == 2:
+        return packed.astype("i2").reshape(-1).view(np.uint8)
+    return (packed / 256).astype(f"f{itemsize}").reshape(-1).view(np.uint8)
+
+
+def _given(noise: int, codec: Codec) -> Buffer:
+    """What the compressor of a common source is given: byte planes, unless it makes them itself."""
+    data = field(noise, 2, _DECODED)
+    if codec.name == "blosc":
+        return data
+    return encoder_of(CodecChain.of("bytes", Codec.of("shuffle", elementsize=2)), 2)(data)
+
+
+def measure_decoding(cpus: int) -> Iterator[CodecRate]:
+    """Rates of all that the engine decodes with: compressors, shuffles, checksums."""
+    slab = np.ones(2 * _DECODED * _SLAB_CHUNKS, np.uint8)
+    for codec in _DECODERS:
+        yield _compressor(codec, encoder_of(CodecChain.of("bytes", codec), 2), slab, cpus)
+    lzf = _lzf_encode()
+    if lzf is not None:
+        yield _compressor(Codec.of("lzf"), lzf, slab, cpus)
+    for codec in (*(Codec.of("shuffle", elementsize=n) for n in (2, 4, 8)), Codec.of("fletcher32"), Codec.of("crc32c")):
+        size = codec.int_of("elementsize", 2)
+        chain, dtype = CodecChain.of("bytes", codec), np.dtype(f"u{size}")
+        data = encoder_of(chain, size)(field(40, size, 2 * _DECODED // size))
+        run, places = decoder(chain, dtype, (2 * _DECODED // size,)), _places(slab)
+        seconds = busy_seconds(partial(_into, run, data, places, dtype), cpus)
+        yield CodecRate(decode_uses(chain)[0], ((1.0, 2 * _DECODED / seconds),))
+
+
+def _places(slab: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
+    """Parts of a slab in turn, as chunks of a region are: no cache has them."""
+    return itertools.cycle(slab.reshape(_SLAB_CHUNKS, -1))
+
+
+def _into(run: Decoder, data: Buffer, places: Iterator[NDArray[np.uint8]], dtype: np.dtype) -> None:
+    run.into(data, next(places).view(dtype))
+
+
+def _compressor(codec: Codec, encode: Callable[[Buffer], Buffer], slab: NDArray[np.uint8], cpus: int) -> CodecRate:
+    chain, points, places = CodecChain.of("bytes", codec), [], _places(slab)
+    for noise in _NOISE:
+        raw = _given(noise, codec)
+        data, run = encode(raw), decoder(chain, np.dtype(np.uint8), (len(raw),))
+        # what cannot write into place gives bytes, which a shuffle then places
+        work = partial(_into, run, data, places, run.dtype) if codec.name in INTO else partial(run.unfiltered, data, run.steps)
+        points.append((len(data) / len(raw), len(raw) / busy_seconds(work, cpus)))
+    return CodecRate(decode_uses(chain)[0], tuple(sorted(points)))
+
+
+def _lzf_encode() -> Callable[[Buffer], Buffer] | None:
+    """Lzf is encoded by a library that need not be there; then nothing is known of its decoding."""
+    try:
+        from imagecodecs import lzf_encode
+    except ImportError:
+        return None
+    return lambda data: bytes(lzf_encode(bytes(data)))
+
+
+def measure_encoding(cpus: int, more: Iterable[Codec] = ()) -> Iterator[CodecRate]:
+    """Rates of the compressors of stores.
+
+    Parameters
+    ----------
+    more
+        Those that a config asks for.
+    """
+    for codec in dict.fromkeys((*more, *_ENCODERS)):
+        size = codec.int_of("typesize", 2)
+        chain, points = CodecChain.of("bytes", codec), []
+        encode = encoder_of(chain, size)
+        for noise in _NOISE:
+            raw = field(noise, size, _ENCODED)
+            seconds = busy_seconds(partial(encode, raw), cpus)
+            points.append((len(encode(raw)) / len(raw), len(raw) / seconds))
+        yield CodecRate(encode_uses(chain)[0], tuple(sorted(points)))
