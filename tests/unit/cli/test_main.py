@@ -25,7 +25,7 @@ from drystone.cli.signals import StopSignal, stoppable
 
 SCHEMA = json.loads((Path(verbs.__file__).parent / "schemas" / "output.schema.json").read_text())
 GOOD = 'name: sst\ngranules: "raw/*.nc"\noutputs:\n  - virtual: icechunk\n    at: sst.icechunk\n'
-VERBS = ["check", "scan", "plan", "run", "status", "verify", "show"]
+VERBS = ["check", "scan", "plan", "run", "status", "verify", "show", "doctor"]
 
 
 def valid(document: object, verb: str) -> None:
@@ -81,7 +81,7 @@ def test_every_verb_has_the_options_it_promises(verb: str) -> None:
     parser = build_parser()
     args = parser.parse_args([verb, "x", "--json", "--quiet", "--debug"])
     assert (args.json, args.quiet, args.debug) == (True, True, True)
-    if verb in ("scan", "run"):
+    if verb in ("scan", "run", "doctor"):
         assert parser.parse_args([verb, "x", "--dry-run"]).dry_run
     else:
         with pytest.raises(errors.ConfigError):

@@ -33,6 +33,7 @@ from drystone.pipeline.doctor.codecs import busy_seconds
 from drystone.plan.layout import TargetLayout
 from drystone.rechunk.cells import write_region
 from drystone.rechunk.shard import ChunkEncoder
+from drystone.rechunk.writer import ObjectWriter
 from drystone.storage.address import Places
 from drystone.storage.local import LocalStore
 from drystone.storage.store import Place
@@ -128,8 +129,8 @@ def _writing(folder: str) -> float:
     side = math.isqrt(_TINY)
     shard = (side * 40, side * _CHUNKS // 40)
     layout = _layout((side, side), shard, _BLOSC)
-    slab, store = np.arange(math.prod(shard)).astype(_I2).reshape(shard), LocalStore(folder)
-    return _best(lambda: write_region(store, "", layout, slab, (0, 0), 1))
+    slab, writer = np.arange(math.prod(shard)).astype(_I2).reshape(shard), ObjectWriter(LocalStore(folder), "")
+    return _best(lambda: write_region(writer, layout, slab, (0, 0), 1))
 
 
 def _reading(folder: str, granules: int, chunks: int) -> float:
