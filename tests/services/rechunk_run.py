@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import h5py
@@ -21,7 +21,7 @@ from drystone.plan.combine import combine
 from drystone.plan.layout import TargetLayout
 from drystone.plan.members import from_scans
 from drystone.plan.repack import plan_copies, repack_layout, structure_problem
-from drystone.plan.shards import weigh
+from drystone.plan.shards import TaskPlan, Weighed, weigh
 from drystone.protocols import ScanOptions, Source
 from drystone.rechunk.kernel import TaskJob, run_task
 from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, content_digests, write_plan
@@ -32,7 +32,11 @@ from drystone.scan.hdf5 import Hdf5Scanner
 from drystone.storage.address import Places
 from drystone.storage.store import Place, Store
 
-__all__ = ["Prepared", "prepare_run", "write_granules"]
+__all__ = ["NoCandidateError", "Prepared", "prepare_run", "write_granules"]
+
+
+class NoCandidateError(Exception):
+    """The planner names fewer candidates."""
 
 
 def write_granules(
@@ -44,14 +48,19 @@ def write_granules(
     unwritten: Iterable[int] = (),
     fill: object = None,
     name: str = "v",
+    gaps: Sequence[int] = (),
+    columns: int | None = None,
+    missing: object = None,
 ) -> None:
     """Cut ``values`` along axis 0 into netCDF-4-like files of the given lengths.
 
-    Chunks of the files in ``unwritten`` are never written, so they read as ``fill``.
+    Chunks of the files in ``unwritten`` are never written, so they read as ``fill``; of the others only the first ``columns``
+    elements along the last axis are. ``gaps`` are places that no file holds before each of them, which read as ``missing``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     first = 0
     for i, n in enumerate(lengths):
+        first += gaps[i] if gaps else 0
         with h5py.File(folder / f"g{i:03d}.nc", "w") as f:
             part = values[first : first + n]
             edge = tuple(max(1, min(c, m)) for c, m in zip((chunk[0], *chunk[1:]), (10**9, *values.shape[1:]), strict=True))
@@ -74,8 +83,10 @@ def write_granules(
             )
             for k, d in enumerate(dims):
                 v.dims[k].attach_scale(f[d])
+            if missing is not None:
+                v.attrs["_FillValue"] = np.asarray(missing, values.dtype)[()]
             if i not in unwritten:
-                v[...] = part
+                v[..., :columns] = part[..., :columns]
         first += n
 
 
@@ -121,10 +132,13 @@ def prepare_run(
     slots: int = 1,
     copies: bool = False,
     only: str | None = None,
+    pick: int = 0,
+    along: AxisOptions | None = None,
 ) -> Prepared:
     """Scan ``raw``, plan the arrays, write plan and metadata below ``out``, a folder or a place of that name.
 
-    ``only`` names the way that the planner must take.
+    ``only`` names the way that the planner must take, ``pick`` says which of the candidates of that way; where there are not
+    as many :class:`NoCandidateError` is raised.
     """
     places = Places.of([Place("raw", raw.as_uri()), Place("out", out.as_uri()) if isinstance(out, Path) else out])
     source = places.store("raw")
@@ -132,8 +146,8 @@ def prepare_run(
     for i, (key, stamp) in enumerate(source.list()):
         scans[i] = Hdf5Scanner().scan(Source(source, key, f"raw:{key}", stamp), ScanOptions())
         granules[i] = Granule(i, f"raw:{key}", stamp, "hdf5", 7, scans[i].n_rows, scans[i].digest())
-    along = CombineOptions((AxisOptions("d0"),))
-    combined = combine(from_scans(scans), scans[0].groups, {i: g.address for i, g in granules.items()}, along)
+    options = CombineOptions((along or AxisOptions("d0"),))
+    combined = combine(from_scans(scans), scans[0].groups, {i: g.address for i, g in granules.items()}, options)
     plans, layouts, values = [], [], {}
     for array in combined.arrays:
         if array.path not in arrays:
@@ -149,7 +163,9 @@ def prepare_run(
             tasks = plan_copies(array, layout, memory, math.prod(array.shape), threads=threads, slots=slots)
         else:
             remote = not isinstance(out, Path)
-            tasks = weigh(array, layout, memory, threads=threads, slots=slots, joined=remote, parted=remote, only=only).plan
+            tasks = _picked(
+                weigh(array, layout, memory, threads=threads, slots=slots, joined=remote, parted=remote, only=only), pick
+            )
         plans.append(ArrayPlan(array, layout, tasks, content_digests(placed), attempts))
     plan = RechunkPlan(0, output.at, tuple(plans))
     store, key = places.resolve(output.at)
@@ -157,3 +173,12 @@ def prepare_run(
     prepare(store, key, layouts, combined.groups, values)
     job = TaskJob(places, "out:run", MemoryRows(granules, scans), plan.fingerprint)
     return Prepared(job, plan, combined, tuple(layouts), store, key, "run")
+
+
+def _picked(weighed: Weighed, number: int) -> TaskPlan:
+    """The plan that one of the candidates makes, whether it fits or not."""
+    if number >= len(weighed.candidates):
+        raise NoCandidateError(number)
+    candidate = weighed.candidates[number]
+    shared = {f.name for f in fields(TaskPlan)} & {f.name for f in fields(candidate)}
+    return replace(weighed.plan, **{name: getattr(candidate, name) for name in shared})

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from drystone.grid.chunk_grid import ChunkGrid
 from drystone.grid.dimension import DimensionGrid, RegularDimension, grouped
@@ -30,7 +31,9 @@ from drystone.plan.regions import largest, most, overlaps, stepped
 from drystone.plan.shuffle import Shuffle, TwoPasses, two_passes
 from drystone.plan.source_chunks import placed_chunks
 
-__all__ = ["REREAD", "TASK_BYTES", "Candidate", "candidates_of", "stream_axis"]
+__all__ = ["REREAD", "TASK_BYTES", "WAYS", "Candidate", "candidates_of", "stream_axis"]
+
+WAYS: Final = ("one pass", "streamed", "two passes")
 
 # raw bytes of a region that is worth a task: below, the cost of a message and a receipt shows; above, a death costs more
 TASK_BYTES = 512_000_000
@@ -91,7 +94,7 @@ class Candidate:
 
     @property
     def way(self) -> str:
-        """The first words of the name."""
+        """The first words of the name: one of :data:`WAYS`."""
         return self.name.partition(",")[0]
 
 

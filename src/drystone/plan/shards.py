@@ -186,7 +186,7 @@ def weigh(
     reread
         Times that a source chunk may be read, on average, before a copy in between costs less.
     only
-        ``one pass``, ``streamed`` or ``two passes``: nothing else is weighed.
+        One of :data:`~drystone.plan.candidates.WAYS`: nothing else is weighed.
 
     Raises
     ------
