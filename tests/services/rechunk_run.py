@@ -26,7 +26,6 @@ from drystone.protocols import ScanOptions, Source
 from drystone.rechunk.kernel import TaskJob, run_task
 from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, content_digests, write_plan
 from drystone.rechunk.receipts import RunState, load_receipts, run_state, target_sizes
-from drystone.rechunk.shuffle import FOLDER
 from drystone.rechunk.target import prepare, publish
 from drystone.scan.hdf5 import Hdf5Scanner
 from drystone.storage.address import Places
@@ -109,7 +108,7 @@ class Prepared:
 
     def state(self) -> RunState:
         """What is done."""
-        between = {key: stamp.size for key, stamp in self.store.list(f"{self.run}/{FOLDER}/")}
+        between = {key: stamp.size for key, stamp in self.store.list(f"{self.run}/shuffle/")}
         return run_state(self.plan, load_receipts(self.store, self.run), target_sizes(self.store, self.key), between)
 
     def publish(self) -> None:

@@ -4,6 +4,7 @@ Layout below the work address, ``<work>/<name>/``::
 
     table/            the reference table
     runs/<output>/    plan, receipts and reports of one output
+    shuffle/<output>/ what lies between two passes while a rechunk runs, unless the config has a place for it
     lease             held by the one driver
 """
 
@@ -69,10 +70,13 @@ class Archive:
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", output.at.partition(":")[2])[:40]
         return self.key("runs", f"{name}-{hashlib.blake2b(address.encode(), digest_size=4).hexdigest()}")
 
-    def scratch(self, output: OutputOptions) -> str:
-        """Address of the folder for what lies between two passes of one output."""
-        run, asked = self.run_key(output), self.config.execution.scratch
+    def scratch_root(self, asked: str | None) -> str:
+        """Address of the folder for what lies between two passes, in a place of the user's or in the work place."""
         if asked is None:
-            return f"{split_address(self.config.work)[0]}:{run}"
+            return f"{split_address(self.config.work)[0]}:{self.key('shuffle')}"
         place, key = split_address(asked)
-        return f"{place}:" + "/".join(p for p in (key.strip("/"), self.config.name, run.rpartition("/")[2]) if p)
+        return f"{place}:" + "/".join(p for p in (key.strip("/"), self.config.name, "shuffle") if p)
+
+    def scratch(self, output: OutputOptions) -> str:
+        """The folder of one output in it."""
+        return f"{self.scratch_root(self.config.execution.scratch)}/{self.run_key(output).rpartition('/')[2]}"

@@ -16,15 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drystone.model.task import Task
+from drystone.pipeline.archive import Archive
 from drystone.plan.regions import bounds, touched
 from drystone.plan.shuffle import Shuffle
 from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan
 from drystone.rechunk.receipts import RunState, sweep_temporary
-from drystone.rechunk.shuffle import FOLDER, shuffle_key
+from drystone.rechunk.shuffle import shuffle_key
 from drystone.storage.local import prune_folders
 from drystone.storage.store import Store
 
-__all__ = ["Passes", "shuffle_sizes", "sweep_between"]
+__all__ = ["Passes", "shuffle_sizes", "sweep_abandoned", "sweep_between"]
 
 type _Grid = NDArray[np.bool_]
 
@@ -161,15 +162,24 @@ def _numbers(left: _Grid, box: Sequence[range]) -> list[int]:
 
 def shuffle_sizes(store: Store, folder: str) -> dict[str, int]:
     """Key to size of every shuffle object below a folder."""
-    return {key: stamp.size for key, stamp in store.list(f"{folder}/{FOLDER}/")}
+    return {key: stamp.size for key, stamp in store.list(f"{folder}/")}
 
 
 def sweep_between(store: Store, folder: str, wanted: Collection[str] = ()) -> None:
     """Remove shuffle objects below a folder, but those that are wanted, and what writers that were killed left of some."""
-    here = f"{folder}/{FOLDER}"
     for key in shuffle_sizes(store, folder):
         if key not in wanted:
             store.delete(key)
-    sweep_temporary(store, here)
-    if store.root is not None and not wanted and os.path.isdir(os.path.join(store.root, here)):
-        prune_folders(os.path.join(store.root, here))
+    sweep_temporary(store, folder)
+    if store.root is not None and os.path.isdir(os.path.join(store.root, folder)):
+        prune_folders(os.path.join(store.root, folder))
+
+
+def sweep_abandoned(archive: Archive) -> None:
+    """Remove shuffle objects of outputs that the config no longer has, or no longer keeps there."""
+    asked = archive.config.execution.scratch
+    for root in dict.fromkeys((archive.scratch_root(None), archive.scratch_root(asked))):
+        store, folder = archive.places.resolve(root)
+        known = tuple(f"{archive.places.resolve(archive.scratch(o))[1]}/" for o in archive.config.outputs)
+        here = root == archive.scratch_root(asked)
+        sweep_between(store, folder, {key for key in shuffle_sizes(store, folder) if here and key.startswith(known)})

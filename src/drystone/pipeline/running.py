@@ -22,6 +22,7 @@ from drystone.model.release import OutputIdentity, Release
 from drystone.pipeline.archive import Archive
 from drystone.pipeline.axes import keep_origins
 from drystone.pipeline.combined import Whole, fetcher_for, whole_of
+from drystone.pipeline.passes import sweep_abandoned
 from drystone.pipeline.planning import OutputPlan, RunPlan, plan_archive, plan_output
 from drystone.pipeline.published import PublishedRecord, is_released, read_published, write_published
 from drystone.pipeline.scan import ScanReport, listed_granules, scan_archive
@@ -119,6 +120,7 @@ def run_archive(
         return RunReport(scan, (), None, plan=plan)
     with Lease(archive.store, archive.key("lease"), purpose="run") as lease:
         claim_targets(archive)
+        sweep_abandoned(archive)
         scan = scan_archive(archive, progress=progress, listed=listed, withdraw=accept_changes)
         if scan.gone and not accept_changes:
             raise _gone(archive, scan)

@@ -66,7 +66,7 @@ class TaskJob:
     target
         What tasks write through; None: objects where the plan says.
     scratch
-        ``place:key`` of the folder for what lies between two passes; empty: the run's.
+        ``place:key`` of the folder for what lies between two passes; empty: in the run's.
     """
 
     places: Places
@@ -100,7 +100,7 @@ class _Context:
         self.plan: RechunkPlan = plan
         self.rows: RowSource = ReferenceTable.at(job.rows) if isinstance(job.rows, TablePin) else job.rows
         self._target, self._places = job.target or ObjectTarget(plan.target), job.places
-        self.scratch, self.folder = job.places.resolve(job.scratch or job.run)
+        self.scratch, self.folder = job.places.resolve(job.scratch or f"{job.run}/shuffle")
         self.log = ReceiptLog(store, key)
         # one for all tasks of the process: they share its threads and its bytes in flight
         self.fetcher = Fetcher(

@@ -40,7 +40,6 @@ from drystone.storage.store import Store
 __all__ = [
     "ABSENT",
     "BLOCK",
-    "FOLDER",
     "LZ4",
     "MARK",
     "PIECE",
@@ -55,7 +54,6 @@ __all__ = [
 type Slab = NDArray[np.generic]
 type Box = tuple[int, ...]
 
-FOLDER = "shuffle"
 PIECE = np.dtype([("box", "<u8"), ("first", "<u8")])
 BLOCK = np.dtype([("offset", "<u8"), ("length", "<u8"), ("crc32c", "<u4"), ("form", "<u4")])
 TRAILER = struct.Struct("<8s16sQQII")
@@ -66,7 +64,7 @@ _SAVED = 8  # lz4 must save this part of a block
 
 def shuffle_key(folder: str, task: Task) -> str:
     """Key of the object that a task of the first pass writes; another plan's task has another."""
-    return f"{folder}/{FOLDER}/{task.task_id}"
+    return f"{folder}/{task.task_id}"
 
 
 def element_of_fill(a: ArrayPlan) -> bytes:

@@ -97,11 +97,11 @@ def test_arrays_of_one_pass_are_drawn_as_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize("done", [(), (0, 1), (0, 1, 2), tuple(range(8))])
 def test_what_nobody_will_read_is_swept(tmp_path: Path, done: tuple[int, ...]) -> None:
     plan, order, store = passes(tmp_path, True, done=done)
-    store.put("run/shuffle/of-another-plan", b"x")
-    torn = tmp_path / "run/shuffle/8.deadbeef.drystone-tmp"
+    store.put("run/of-another-plan", b"x")
+    torn = tmp_path / "run/8.deadbeef.drystone-tmp"
     torn.write_bytes(b"half")
     order.sweep()
     wanted = {8 + 2 * (i // 2) + k for i in range(8) if i not in done for k in (0, 1)}
     assert shuffle_sizes(store, "run").keys() == {shuffle_key("run", plan.task(i)) for i in wanted}
     assert not torn.exists()
-    assert (tmp_path / "run/shuffle").exists() == bool(wanted)
+    assert (tmp_path / "run").exists() == bool(wanted)

@@ -175,14 +175,14 @@ def test_a_first_pass_is_left_only_where_somebody_needs_its_object(run: Prepared
     assert run.state().pending() == [*second, *first]
     run.run_all(first)
     assert run.state().pending() == second
-    lost = shuffle_key(run.run, run.plan.task(first[0]))
+    lost = shuffle_key(f"{run.run}/shuffle", run.plan.task(first[0]))
     run.store.delete(lost)
     assert run.state().pending() == [*second, first[0]]
     run.run_all([first[0], *second[:-1]])
     assert run.state().pending() == second[-1:]
     run.run_all(second[-1:])
     for i in first:
-        run.store.delete(shuffle_key(run.run, run.plan.task(i)))
+        run.store.delete(shuffle_key(f"{run.run}/shuffle", run.plan.task(i)))
     assert run.state().pending() == []
     assert run.state().n_done == run.plan.n_tasks
 
@@ -190,7 +190,7 @@ def test_a_first_pass_is_left_only_where_somebody_needs_its_object(run: Prepared
 def test_a_receipt_does_not_stand_for_an_object_of_another_size(run: Prepared) -> None:
     first, _ = passes(run)
     run.run_all(first)
-    key = shuffle_key(run.run, run.plan.task(first[0]))
+    key = shuffle_key(f"{run.run}/shuffle", run.plan.task(first[0]))
     run.store.put(key, run.store.get(key)[:-1])
     assert first[0] in run.state().pending()
 
@@ -198,7 +198,7 @@ def test_a_receipt_does_not_stand_for_an_object_of_another_size(run: Prepared) -
 def test_a_damaged_object_is_written_anew(run: Prepared) -> None:
     first, second = passes(run)
     run.run_all(first)
-    key = shuffle_key(run.run, run.plan.task(first[-1]))
+    key = shuffle_key(f"{run.run}/shuffle", run.plan.task(first[-1]))
     good = run.store.get(key)
     run.store.put(key, good[:9] + bytes([good[9] ^ 1]) + good[10:])
     assert first[-1] not in run.state().pending()  # its size is right
