@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import netCDF4
 import numpy as np
 import pytest
 import zarr
 from e2e.combining import KERCHUNK, STORE, write_config
+from services.web import RangeHandler, serve
 
 import drystone
 from drystone.storage.local import LocalStore
@@ -132,6 +134,43 @@ def test_the_source_is_read_as_the_plan_says(kind: str, tmp_path: Path, monkeypa
         assert (said["requests"], said["fetched"]) == (requests, nbytes), name
         # two threads that meet a granule at the same time both look at it
         assert said["probes"] <= looks <= said["probes"] + 8, name
+
+
+class Asked(RangeHandler):
+    """Counts what a reader asks over HTTP."""
+
+    ranges: ClassVar[list[int]] = []
+    looks: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        first, _, last = self.headers["Range"].removeprefix("bytes=").partition("-")
+        self.ranges.append(int(last) + 1 - int(first))
+        super().do_GET()
+
+    def do_HEAD(self) -> None:
+        self.looks.append(self.path)
+        super().do_HEAD()
+
+
+@pytest.mark.parametrize("kind", ["chunked", "contiguous", "mosaic", "gaps"])
+def test_a_source_elsewhere_is_read_as_the_plan_says(kind: str, tmp_path: Path) -> None:
+    archive = Archive(kind, tmp_path)
+    config = archive.config()
+    names = sorted(p.name for p in tmp_path.glob("*.nc"))
+    (tmp_path / "list.txt").write_text("".join(f"raw:{name}\n" for name in names))
+    with serve(tmp_path, Asked) as address:
+        text = config.read_text().replace("raw: 'file:.'", f"raw: '{address}'")
+        config.write_text(text.replace('granules: "raw:*.nc"', "archive: {granules: {list: list.txt}}"))
+        costs = planned(config)
+        dataset = drystone.open(config)
+        for name in READS:
+            Asked.ranges.clear()
+            Asked.looks.clear()
+            got = dataset["v"][box(name)].values
+            np.testing.assert_array_equal(got, archive.values[box(name)])
+            said = costs[name]["source"]
+            assert (said["requests"], said["fetched"]) == (len(Asked.ranges), sum(Asked.ranges)), name
+            assert said["probes"] <= len(Asked.looks) <= said["probes"] + 8, name
 
 
 def test_a_read_of_any_place_is_the_mean_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

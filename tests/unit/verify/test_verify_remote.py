@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import h5py
@@ -16,6 +13,7 @@ import obstore.store
 import pytest
 import zarr
 from services.s3 import ACCESS_KEY, SECRET_KEY, Bucket
+from services.web import serve
 
 from drystone.codecs.chain import CodecChain
 from drystone.grid.chunk_grid import ChunkGrid
@@ -97,41 +95,10 @@ def test_icechunk_on_s3(s3: Bucket, tmp_path: Path) -> None:
     assert report.ok, report.lines()
 
 
-class RangeHandler(SimpleHTTPRequestHandler):
-    """Files with byte ranges, which the standard library's handler does not know."""
-
-    def do_GET(self) -> None:
-        path = Path(self.translate_path(self.path))
-        if not path.is_file():
-            self.send_error(404)
-            return
-        data = path.read_bytes()
-        first, last = 0, len(data) - 1
-        wanted = self.headers.get("Range")
-        if wanted:
-            low, _, high = wanted.removeprefix("bytes=").partition("-")
-            first, last = int(low), min(int(high or last), last)
-        self.send_response(206 if wanted else 200)
-        if wanted:
-            self.send_header("Content-Range", f"bytes {first}-{last}/{len(data)}")
-        self.send_header("Content-Length", str(last + 1 - first))
-        self.send_header("Last-Modified", self.date_time_string(int(path.stat().st_mtime)))
-        self.end_headers()
-        self.wfile.write(data[first : last + 1])
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
 @pytest.fixture
 def web(tmp_path: Path) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(RangeHandler, directory=str(tmp_path)))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serve(tmp_path) as address:
+        yield address
 
 
 def test_granules_over_http(web: str, tmp_path: Path) -> None:
