@@ -49,21 +49,24 @@ class CodecRate:
         Which codec.
     points
         (encoded bytes for each raw one, raw bytes a second), by ascending share.
+    call
+        CPU seconds of a call beside that, which small chunks show.
 
     Examples
     --------
-    >>> rate = CodecRate(CodecUse("zlib"), ((0.1, 1e9), (0.5, 5e8)))
-    >>> rate.seconds(10**9, 0.05), rate.seconds(10**9, 0.3), rate.seconds(10**9, 0.9)
-    (1.0, 1.5, 2.0)
+    >>> rate = CodecRate(CodecUse("zlib"), ((0.1, 1e9), (0.5, 5e8)), 1e-6)
+    >>> rate.seconds(10**9, 0.05), rate.seconds(10**9, 0.3), rate.seconds(10**9, 0.9, calls=1_000_000)
+    (1.0, 1.5, 3.0)
     """
 
     use: CodecUse
     points: tuple[tuple[float, float], ...]
+    call: float = 0.0
 
-    def seconds(self, nbytes: float, share: float) -> float:
+    def seconds(self, nbytes: float, share: float, calls: float = 0.0) -> float:
         """CPU seconds for so many raw bytes of data of a share; beyond the ends as at the nearest end."""
         shares = [s for s, _ in self.points]
-        return nbytes * float(np.interp(share, shares, [1 / rate for _, rate in self.points]))
+        return nbytes * float(np.interp(share, shares, [1 / rate for _, rate in self.points])) + calls * self.call
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,4 +167,5 @@ class Rates:
 def _rate_from_json(d: Mapping[str, object]) -> CodecRate:
     use = cast(Mapping[str, object], d["use"])
     points = cast(Sequence[Sequence[float]], d["points"])
-    return CodecRate(CodecUse(**use), tuple((float(s), float(r)) for s, r in points))  # type: ignore[arg-type]
+    at = tuple((float(s), float(r)) for s, r in points)
+    return CodecRate(CodecUse(**use), at, cast(float, d["call"]))  # type: ignore[arg-type]

@@ -37,11 +37,12 @@ class Crew:
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """Bytes that go through a codec: raw ones, and how many encoded ones come to each."""
+    """Bytes that go through a codec: raw ones, how many encoded ones come to each, and in how many calls."""
 
     use: CodecUse
     nbytes: float
     share: float
+    calls: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class Work:
     fresh
         Bytes of buffers, over all workers.
     checked, reread
-        Bytes summed, and of those that are read back from the target.
+        Bytes summed, and of those that are read back from the target, which the system still has in memory.
     how
         ``whole``: a region is read, then encoded; ``streamed``: both at once; ``copied``: each object by a thread of its own.
     streams
@@ -158,7 +159,7 @@ def _one(work: Work, rates: Rates, crew: Crew, parts: dict[str, float]) -> float
     cpus = max(1, min(slots * crew.threads, crew.cores))
     decode, encode = _coded(work.decoded, rates.decode), _coded(work.encoded, rates.encode)
     move = work.fresh * rates.fresh + sum(n * rates.gather_byte + n / max(row, 1) * rates.gather_row for n, row in work.moved)
-    check = work.checked / rates.checksum + work.reread * target.read_cpu
+    check = work.checked / rates.checksum + work.reread * rates.gather_byte
     handing = work.written * target.write_cpu
     held = {
         "chunks": work.chunks * rates.chunk_read + work.written_chunks * rates.chunk_write,
@@ -190,7 +191,7 @@ def _coded(coded: Iterable[Coded], known: Sequence[CodecRate]) -> float:
     seconds = 0.0
     for c in coded:
         rate = _nearest(known, c.use)
-        seconds += rate.seconds(c.nbytes, c.share) if rate is not None else 0.0
+        seconds += rate.seconds(c.nbytes, c.share, c.calls) if rate is not None else 0.0
     return seconds
 
 

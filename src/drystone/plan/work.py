@@ -76,9 +76,9 @@ def works_of(way: Candidate, array: CombinedArray, layout: TargetLayout, ends: E
         _granules(array, way.regions),
         way.chunk_reads,
         ends.encoded * way.amplification,
-        tuple(Coded(use, decoded, share) for use in decode_uses(array.codecs)),
+        tuple(Coded(use, decoded, share, way.chunk_reads) for use in decode_uses(array.codecs)),
         tuple(moved),
-        tuple(Coded(use, raw, target_share) for use in encode_uses(layout.codecs)),
+        tuple(Coded(use, raw, target_share, layout.chunk_grid.n_chunks) for use in encode_uses(layout.codecs)),
         layout.chunk_grid.n_chunks,
         layout.n_cells,
         raw * target_share,
@@ -94,10 +94,10 @@ def _through(way: Candidate, shuffle: Shuffle, array: CombinedArray, layout: Tar
     (first,) = works_of(replace(way, regions=shuffle.sources, stream=None, shuffle=None), array, layout, ends)
     (second,) = works_of(replace(way, shuffle=None), array, layout, ends)
     raw = math.prod(layout.shape) * layout.dtype.itemsize
+    blocks = shuffle.n_pieces + raw / shuffle.block
     # lz4 saves about half of what the source's codec saves: measured on packed and on plain fields
     share = math.sqrt(max((c.share for c in first.decoded), default=1.0))
-    lz4 = Coded(CodecUse("blosc-lz4-shuffle", 1, layout.dtype.itemsize), raw, share)
-    blocks = shuffle.n_pieces + raw / shuffle.block
+    lz4 = Coded(CodecUse("blosc-lz4-shuffle", 1, layout.dtype.itemsize), raw, share, blocks)
     piece = [min(largest(a), largest(b)) for a, b in zip(shuffle.sources.dimensions, shuffle.boxes.dimensions, strict=True)]
     cut, put = (
         (raw, _row(piece, [largest(d) for d in grid.dimensions]) * layout.dtype.itemsize)

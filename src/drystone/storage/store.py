@@ -64,7 +64,8 @@ class Store(Protocol):
     def put(self, key: str, data: bytes | memoryview | Iterable[bytes | memoryview]) -> None:
         """Write an object whole, atomically and durably; readers see the old one or the new one.
 
-        Parts that come one by one are not all held; where their source fails, there is no new object.
+        Parts that come one by one are not all held, though a few at a time: none may change meanwhile. Where their source
+        fails, there is no new object.
         """
         ...
 

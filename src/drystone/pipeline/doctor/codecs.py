@@ -10,6 +10,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -29,6 +30,7 @@ _SLAB_CHUNKS = 32  # what is decoded goes to a buffer of so many, more than cach
 _SECONDS = 0.01  # of one loop, at least
 _LOOPS = 3
 _NOISE = (0, 1, 24, 4000)
+_TYPICAL, _SMALL = 24, 1 << 13  # of what shows a call's own time
 # what is measured whether a config asks for it or not: the default, and a few levels around
 _ENCODERS: tuple[Codec, ...] = (
     Codec.of("blosc", cname="lz4", clevel=5, shuffle="shuffle", typesize=2),
@@ -92,9 +94,9 @@ def field(noise: int, itemsize: int, elements: int) -> NDArray[np.uint8]:
     return (packed / 256).astype(f"f{itemsize}").reshape(-1).view(np.uint8)
 
 
-def _given(noise: int, codec: Codec) -> Buffer:
+def _given(noise: int, codec: Codec, elements: int) -> Buffer:
     """What the compressor of a common source is given: byte planes, unless it makes them itself."""
-    data = field(noise, 2, _DECODED)
+    data = field(noise, 2, elements)
     if codec.name == "blosc":
         return data
     return encoder_of(CodecChain.of("bytes", Codec.of("shuffle", elementsize=2)), 2)(data)
@@ -129,12 +131,20 @@ def _into(run: Decoder, data: Buffer, places: Iterator[NDArray[np.uint8]], dtype
 def _compressor(codec: Codec, encode: Callable[[Buffer], Buffer], slab: NDArray[np.uint8], cpus: int) -> CodecRate:
     chain, points, places = CodecChain.of("bytes", codec), [], _places(slab)
     for noise in _NOISE:
-        raw = _given(noise, codec)
+        raw = _given(noise, codec, _DECODED)
         data, run = encode(raw), decoder(chain, np.dtype(np.uint8), (len(raw),))
         # what cannot write into place gives bytes, which a shuffle then places
         work = partial(_into, run, data, places, run.dtype) if codec.name in INTO else partial(run.unfiltered, data, run.steps)
         points.append((len(data) / len(raw), len(raw) / busy_seconds(work, cpus)))
-    return CodecRate(decode_uses(chain)[0], tuple(sorted(points)))
+    rate = CodecRate(decode_uses(chain)[0], tuple(sorted(points)))
+    raw = _given(_TYPICAL, codec, _SMALL)
+    data, run = encode(raw), decoder(chain, np.dtype(np.uint8), (len(raw),))
+    return _with_call(rate, raw, data, busy_seconds(partial(run.bytes, data), cpus))
+
+
+def _with_call(rate: CodecRate, raw: Buffer, data: Buffer, seconds: float) -> CodecRate:
+    """What a call of few bytes takes beyond its bytes."""
+    return replace(rate, call=max(0.0, seconds - rate.seconds(len(raw), len(data) / len(raw))))
 
 
 def _lzf_encode() -> Callable[[Buffer], Buffer] | None:
@@ -162,4 +172,6 @@ def measure_encoding(cpus: int, more: Iterable[Codec] = ()) -> Iterator[CodecRat
             raw = field(noise, size, _ENCODED)
             seconds = busy_seconds(partial(encode, raw), cpus)
             points.append((len(encode(raw)) / len(raw), len(raw) / seconds))
-        yield CodecRate(encode_uses(chain)[0], tuple(sorted(points)))
+        rate = CodecRate(encode_uses(chain)[0], tuple(sorted(points)))
+        raw = field(_TYPICAL, size, _SMALL)
+        yield _with_call(rate, raw, encode(raw), busy_seconds(partial(encode, raw), cpus))

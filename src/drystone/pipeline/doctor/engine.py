@@ -43,7 +43,6 @@ __all__ = ["Handling", "cluster_start", "measure_handling"]
 _I2 = np.dtype("<i2")
 _PLAIN = CodecChain.of("bytes")
 _CHAIN = CodecChain.of("bytes", Codec.of("shuffle", elementsize=2), Codec.of("zlib", level=1))
-_BLOSC = CodecChain.of("bytes", Codec.of("blosc", cname="lz4", clevel=5, shuffle="shuffle", typesize=2))
 _TINY = 64  # elements of a chunk whose codec costs next to nothing
 _CHUNKS, _GRANULES = 2000, 200
 _FRESH = 64_000_000
@@ -104,9 +103,9 @@ def _gathered(run: int, cpus: int) -> float:
     return max(1e-12, busy_seconds(copy, cpus) - busy_seconds(lambda: encoder.encode(plain), cpus)) / plain.nbytes
 
 
-def _layout(chunk: tuple[int, ...], shard: tuple[int, ...] | None, codecs: CodecChain = _PLAIN) -> TargetLayout:
+def _layout(chunk: tuple[int, ...], shard: tuple[int, ...] | None) -> TargetLayout:
     dims = ("t", "y", "x")[-len(chunk) :]
-    return TargetLayout("/v", dims, shard or chunk, _I2.newbyteorder("="), chunk, shard, codecs, bytes(2))
+    return TargetLayout("/v", dims, shard or chunk, _I2.newbyteorder("="), chunk, shard, _PLAIN, bytes(2))
 
 
 def _fresh() -> float:
@@ -125,10 +124,10 @@ def _fresh() -> float:
 
 
 def _writing(folder: str) -> float:
-    """Seconds of cutting, encoding and laying many tiny inner chunks."""
+    """Seconds of cutting and laying many tiny inner chunks."""
     side = math.isqrt(_TINY)
     shard = (side * 40, side * _CHUNKS // 40)
-    layout = _layout((side, side), shard, _BLOSC)
+    layout = _layout((side, side), shard)
     slab, writer = np.arange(math.prod(shard)).astype(_I2).reshape(shard), ObjectWriter(LocalStore(folder), "")
     return _best(lambda: write_region(writer, layout, slab, (0, 0), 1))
 
