@@ -1,11 +1,13 @@
 """What a task does between its references and its objects, in CPU seconds, beside forty plain lines that do the same.
 
-*inner*: writing a slab in inner chunks of 32 kB and of 1 MB, from memory to memory, blosc lz4 and zstd; the figure is how much
-more a byte of small chunks costs. *slab*: float32 (512, 256, 512), blosc lz4, chunks (4, 256, 512) in one file to 16 shards
-(512, 64, 128) of inner chunks (64, 32, 32), one CPU. The plain loop reads with ``os.pread``, decodes into a slab, cuts, encodes
-and writes each shard with its index; it neither checks for fill, nor flushes, nor takes checksums of what it wrote, as
-drystone does. Both in one process, turn about; the median of each, and of the ratios of rounds, counts. Drystone's side is its
-fetcher and its writer: no scan, no plan, no receipt. The shards of both must have the same bytes.
+*inner*: writing a slab in inner chunks of 32 kB and of 1 MB, from memory to memory, blosc lz4 and zstd; the figure is how
+much more a byte of small chunks costs. *round*: the same in chunks of 1 MB, values rounded to 7 bits of mantissa in the
+encoder's buffer, where the fill, which stays, lies apart from them and where it lies among them; and rounding by itself.
+*slab*: float32 (512, 256, 512), blosc lz4, chunks (4, 256, 512) in one file to 16 shards (512, 64, 128) of inner chunks (64,
+32, 32), one CPU. The plain loop reads with ``os.pread``, decodes into a slab, cuts, encodes and writes each shard with its
+index; it neither checks for fill, nor flushes, nor takes checksums of what it wrote, as drystone does. Both in one process,
+turn about; the median of each, and of the ratios of rounds, counts. Drystone's side is its fetcher and its writer: no scan,
+no plan, no receipt. The shards of both must have the same bytes.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import google_crc32c
@@ -33,6 +36,7 @@ from drystone.model.attributes import Attributes
 from drystone.model.chunk_rows import ChunkRows, ScannedArray, ScanResult
 from drystone.model.granule import Granule
 from drystone.model.placement import CombinedArray, Placements
+from drystone.model.rounding import Rounding
 from drystone.plan.layout import TargetLayout
 from drystone.rechunk.cells import write_region
 from drystone.rechunk.writer import ObjectWriter
@@ -87,6 +91,26 @@ def inner(rounds: int) -> None:
             report(f"inner {name} {case}", "drystone", slab.nbytes / 1e6 / statistics.median(seconds), "MB/CPU s", more=True)
         ratio = statistics.median(a / b for a, b in zip(spent["32 kB"], spent["1 MB"], strict=True))
         report(f"inner {name}", "drystone", ratio, "x a byte of 1 MB", more=False, target={"at_most": 1.5})
+
+
+def rounding(rounds: int) -> None:
+    slab, seven = field((256, 256, 256)), Rounding(keepbits=7)
+    chunk, shard = (64, 64, 64), (256, 128, 128)
+    for name, level in (("lz4", 5), ("zstd", 1)):
+        exact = layout(slab.shape, chunk, shard, name, level)
+        among = replace(exact, rounding=seven)
+        cases = {"exact": exact, "fill apart": replace(among, fill=np.float32(-999).tobytes()), "fill among values": among}
+        spent: dict[str, list[float]] = {case: [] for case in (*cases, "rounding alone")}
+        for _ in range(rounds):
+            for case, lay in cases.items():
+                spent[case].append(cpu(lambda lay=lay: write_region(ObjectWriter(Nowhere(), ""), lay, slab, (0, 0, 0), 1)))  # type: ignore[misc]
+            copy = slab.copy()
+            spent["rounding alone"].append(cpu(lambda copy=copy: seven.apply(copy, np.array([-999], "f4"))))  # type: ignore[misc]
+        for case, seconds in spent.items():
+            report(f"round {name} {case}", "drystone", slab.nbytes / 1e6 / statistics.median(seconds), "MB/CPU s", more=True)
+        for case in ("fill apart", "fill among values"):
+            ratio = statistics.median(a / b for a, b in zip(spent[case], spent["exact"], strict=True))
+            report(f"round {name} {case}, cost", "drystone", ratio, "x the time of exact values", more=False)
 
 
 def plain(path: Path, table: list[tuple[int, int]], shape: tuple[int, ...], out: Path) -> None:
@@ -184,6 +208,7 @@ def main() -> None:
     asked.work.mkdir(parents=True, exist_ok=True)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
     inner(3 if asked.quick else 9)
+    rounding(3 if asked.quick else 9)
     slab(3 if asked.quick else 9, (512, 256, 512), asked.work)
 
 

@@ -313,3 +313,26 @@ def test_what_was_never_written_must_not_become_missing(tmp_path: Path, capsys: 
     raw = plain(tmp_path, {0: np.array([1, 2, 3])}, "i2")
     told = failed(config(tmp_path, raw, "    fill_value: {v: 7}\n"), capsys)
     assert "d0.nc: chunk (0, 1) of /v was never written and reads as fill: the stored number 7 would read as 7" in told
+
+
+@pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3")
+def test_filters_say_who_reads_them(
+    granules: tuple[Path, dict[str, np.ndarray]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw, whole = granules
+    path = config(tmp_path, raw, "    codecs: [delta, shuffle, {gzip: {level: 1}}]\n")
+    assert main(["check", path]) == 0
+    names = "arrays with numcodecs.delta and numcodecs.shuffle: "
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"{names}zarr-python and xarray (with numcodecs)" in shown
+    assert f"{names}zarrs, tensorstore and other readers that know Zarr v3's own codecs alone" in shown
+    assert main(["run", path]) == 0
+    group = zarr.open_group(tmp_path / "out.zarr", mode="r")
+    assert all(np.asarray(group[n][...]).tobytes() == whole[n].tobytes() for n in whole)
+    capsys.readouterr()
+    assert main(["plan", path]) == 0
+    told = capsys.readouterr().out
+    assert (
+        "/raw: its chunks have the codecs numcodecs.delta and numcodecs.shuffle: read by zarr-python and xarray (with" in told
+    )
+    assert "/sst: its chunks have the codecs numcodecs.shuffle: read by" in told

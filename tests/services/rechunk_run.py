@@ -18,6 +18,7 @@ from drystone.model.placement import Combined
 from drystone.model.task import Receipt
 from drystone.plan.chunking import target_layout, whole_layout
 from drystone.plan.combine import combine
+from drystone.plan.forms import form_of
 from drystone.plan.layout import TargetLayout
 from drystone.plan.members import from_scans
 from drystone.plan.repack import plan_copies, repack_layout, structure_problem
@@ -147,6 +148,7 @@ def prepare_run(
         granules[i] = Granule(i, f"raw:{key}", stamp, "hdf5", 7, scans[i].n_rows, scans[i].digest())
     options = CombineOptions((along or AxisOptions("d0"),))
     combined = combine(from_scans(scans), scans[0].groups, {i: g.address for i, g in granules.items()}, options)
+    combined = form_of(combined, output)
     plans, layouts, values = [], [], {}
     for array in combined.arrays:
         if array.path not in arrays:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from drystone.codecs.order import FILTERS, readers_of_codecs
 from drystone.model.options import OutputOptions
 
 __all__ = ["Readers", "readers_of"]
@@ -50,12 +51,19 @@ def readers_of(output: OutputOptions) -> Readers:
     --------
     >>> readers_of(OutputOptions("store", "zarr", "out:x")).cannot
     ('readers of Zarr v2 only (zarr-python 2)',)
+    >>> readers_of(OutputOptions("store", "zarr", "out:x", codecs=(("delta", {}), ("zstd", {})))).can[-1]
+    'arrays with numcodecs.delta: zarr-python and xarray (with numcodecs)'
     >>> readers_of(OutputOptions("virtual", "icechunk", "out:x", crop=True)).can[-1][:40]
     'arrays with the codec drystone.crop: zar'
     """
     from drystone.emit.readers import form_readers  # not before it is needed: it knows codecs, and with them NumPy
 
     readers = _FORMS.get((output.kind, output.form), Readers((), ()))
+    filters = [name for name, _ in output.codecs if name in FILTERS]
+    if filters:
+        which = f"arrays with {' and '.join(f'numcodecs.{n}' for n in filters)}"
+        who, not_who = readers_of_codecs(filters)
+        readers = Readers((*readers.can, f"{which}: {who}"), (*readers.cannot, f"{which}: {not_who}"))
     if output.grid == "regular" and not output.crop:
         return readers
     can, cannot = form_readers(output.form, {"grid": output.grid, "crop": output.crop})

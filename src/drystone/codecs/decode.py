@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from drystone.codecs.chain import Codec, CodecChain
 from drystone.codecs.checksum import CHECKSUMS, strip_checksum
+from drystone.codecs.delta import sums
 from drystone.codecs.inflate import DECOMPRESSORS, INTO, Buffer
 from drystone.codecs.shuffle import unshuffle, unshuffle_pairs
 from drystone.errors import DecodeError, UnsupportedError
@@ -71,6 +72,9 @@ def _runner(codec: Codec) -> Callable[[Buffer, int], Buffer]:
         return lambda data, _: strip_checksum(codec.name, data)
     if codec.name == "shuffle":
         return lambda data, _: _unshuffled(data, codec.int_of("elementsize", 1))
+    if codec.name == "delta":
+        dtype = np.dtype(str(codec.get("dtype")))
+        return lambda data, _: sums(np.frombuffer(data, np.uint8), dtype)
     raise UnsupportedError(
         f"no codec of drystone undoes {codec.name!r}; only the format's own library can read this array",
         kind="codec",

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from drystone.codecs.chain import Codec, CodecChain
 from drystone.codecs.checksum import CHECKSUMS, append_checksum
+from drystone.codecs.delta import differences
 from drystone.codecs.inflate import Buffer
 from drystone.codecs.shuffle import shuffle
 from drystone.errors import UnsupportedError
@@ -56,6 +57,9 @@ def _step(codec: Codec, itemsize: int) -> Encode:
     if name == "shuffle":
         size = codec.int_of("elementsize", itemsize)
         return lambda data: shuffle(np.frombuffer(data, np.uint8), size)
+    if name == "delta":
+        dtype = np.dtype(str(codec.get("dtype")))
+        return lambda data: differences(np.frombuffer(data, np.uint8), dtype)
     if name in CHECKSUMS:
         return lambda data: append_checksum(name, data)
     if name == "zlib":

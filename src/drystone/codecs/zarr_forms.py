@@ -58,7 +58,7 @@ def _check_chain(chain: CodecChain, dtype: np.dtype) -> None:
             _check_shuffle(codec, dtype, extra, compressed)
         elif codec.name in _COMPRESSORS:
             compressed = True
-        elif codec.name != "crc32c":
+        elif codec.name not in ("crc32c", "delta"):
             raise no_form(f"no Zarr codec is known for {codec.name!r}; rechunk this array", codec=codec.name)
 
 
@@ -132,7 +132,10 @@ def codecs_v3(chain: CodecChain, dtype: np.dtype) -> list[dict[str, Json]]:
     else:
         endian = _endian(dtype)
         first = {"name": "bytes"} if endian is None else {"name": "bytes", "configuration": {"endian": endian}}
-    return [first, *(_codec_v3(codec, dtype) for codec in chain.filters if not _is_identity(codec, dtype))]
+    # what numcodecs does with elements, Zarr names before they become bytes
+    before = [_codec_v3(codec, dtype) for codec in chain.filters if codec.name == "delta"]
+    rest = [c for c in chain.filters if c.name != "delta" and not _is_identity(c, dtype)]
+    return [*before, first, *(_codec_v3(codec, dtype) for codec in rest)]
 
 
 def _is_identity(codec: Codec, dtype: np.dtype) -> bool:
@@ -150,6 +153,8 @@ def _blosc_params(codec: Codec, dtype: np.dtype) -> tuple[str, int, int, int, in
 
 def _codec_v3(codec: Codec, dtype: np.dtype) -> dict[str, Json]:
     level = codec.int_of("level", 6)
+    if codec.name == "delta":
+        return {"name": "numcodecs.delta", "configuration": {"dtype": codec.get("dtype")}}
     if codec.name == "shuffle":
         return {"name": "numcodecs.shuffle", "configuration": {"elementsize": codec.int_of("elementsize", dtype.itemsize)}}
     if codec.name == "zlib":
@@ -200,6 +205,8 @@ def codecs_v2(chain: CodecChain, dtype: np.dtype) -> tuple[dict[str, Json] | Non
 
 
 def _codec_v2(codec: Codec, dtype: np.dtype) -> dict[str, Json]:
+    if codec.name == "delta":
+        return {"id": "delta", "dtype": codec.get("dtype")}
     if codec.name == "shuffle":
         return {"id": "shuffle", "elementsize": codec.int_of("elementsize", dtype.itemsize)}
     if codec.name in ("zlib", "gzip", "bz2"):

@@ -31,6 +31,8 @@ _CODEC_DEFAULTS: Mapping[str, Mapping[str, int | str | bool]] = {
     "blosc": {"cname": "zstd", "clevel": 3, "shuffle": "auto"},
     "zstd": {"level": 3, "checksum": False},
     "gzip": {"level": 5},
+    "delta": {},
+    "shuffle": {},
     "none": {},
     "source": {},
 }

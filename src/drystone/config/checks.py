@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from drystone import registry
+from drystone.codecs.order import order_problem
 from drystone.config.addresses import HERE, SCHEMES, WORK
 from drystone.config.combine_checks import check_combine
 from drystone.config.keys import UNBALANCED
@@ -175,8 +176,10 @@ def _form(output: Values, where: str, report: Report) -> None:
 
 def _codecs(codecs: object, where: str, report: Report) -> None:
     steps = list(chosen_of(codecs))
-    if len(steps) > 1:
-        report.add(where, "one compressor", ", ".join(name for _, name, _ in steps), "keep one; blosc shuffles by itself")
+    names = [name for _, name, _ in steps]
+    problem = order_problem(names)
+    if problem is not None:
+        report.add(where, "delta, shuffle, then one compressor", ", ".join(names), problem)
     for i, name, params in steps:
         if "level" in params and "clevel" in params:
             here = join(join(where, i) if isinstance(codecs, tuple) else where, name)

@@ -176,7 +176,8 @@ _STORE_KEYS = (
     Key(
         "codecs",
         Either((CODEC, ListOf("a list of codecs", CODEC)), deep=(("text", 0), ("mapping", 0), ("list", 1))),
-        "The compressor: a name, or one with parameters, or none; `source`: as the granules have it, where chunks are copied.",
+        "The compressor: a name, or one with parameters, or none; in a list before it `delta` (whole numbers) and `shuffle`, "
+        "which fewer readers know; `source`: as the granules have it, where chunks are copied.",
         "blosc with zstd 3 and shuffle",
     ),
 )

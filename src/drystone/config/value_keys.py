@@ -42,10 +42,12 @@ CODECS: Final = {
         ),
     ),
     "gzip": Section("gzip's parameters", (Key("level", LEVELS[0], "Effort.", "5"),)),
+    "delta": Section("delta, which has no parameters", ()),
+    "shuffle": Section("shuffle, which has no parameters", ()),
     "none": Section("none, which has no parameters", ()),
     "source": Section("source, which has no parameters", ()),
 }
-CODEC = OneKey("a codec", CODECS, later=("lz4", "zlib", "crc32c", "shuffle", "bz2", "lzma"))
+CODEC = OneKey("a codec", CODECS, later=("lz4", "zlib", "crc32c", "bz2", "lzma"))
 
 
 class _Either(Section):

@@ -9,15 +9,19 @@ does a number whose rounded form would be infinite or one of those.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = ["Loss", "Rounding", "mantissa_bits"]
 
-_PIECE = 1 << 14  # elements rounded at a time: they and what is made of them stay in a core's own cache
+_PIECE = 1 << 15  # elements rounded at a time: they and what is made of them stay in a core's own cache
+
+
+type _Rounded = Callable[[NDArray[np.generic], NDArray[np.generic]], None]
 
 
 def mantissa_bits(dtype: np.dtype) -> int:
@@ -137,42 +141,32 @@ class Rounding:
         kept
             Numbers of the same type that stay, and that no other becomes.
         """
-        flat, whole = values.reshape(-1), self.keepbits is not None and self.keepbits >= mantissa_bits(values.dtype)
-        if whole:
+        if self.keepbits is not None and self.keepbits >= mantissa_bits(values.dtype):
             return
+        flat, dtype, numbers = values.reshape(-1), values.dtype, [float(k) for k in kept]
+        largest = _largest(dtype) / 4
+        relative, absolute = (0.5, 0.0) if self.digits is None else (0.0, 0.5 / self._scale)
+        if self.digits is not None:
+            largest /= max(self._scale, 1.0)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
+            rounded = self._rounded(dtype)
             for first in range(0, len(flat), _PIECE):
-                self._piece(flat[first : first + _PIECE], kept)
+                piece = flat[first : first + _PIECE]
+                # two passes that save ten: may a value be, or become, infinite, NaN or one that stays?
+                low, high = float(piece.min()), float(piece.max())
+                reach = relative * max(abs(low), abs(high)) + absolute
+                finite = -largest < low and high < largest
+                near = [k for k in numbers if not finite or low - reach <= k <= high + reach]
+                if finite and not near:
+                    rounded(piece, piece)
+                else:
+                    _with_care(piece, near, finite, rounded)
 
-    def _piece(self, values: NDArray[np.generic], kept: NDArray[np.generic]) -> None:
-        rounded = self._bits(values) if self.digits is None else self._decimals(values)
-        stay = np.isfinite(rounded)
-        stay &= np.isfinite(values)
-        for number in kept:
-            stay &= rounded != number
-            stay &= values != number
-        if stay.all():
-            values[...] = rounded
-        else:
-            np.copyto(values, rounded, where=stay)
-
-    def _bits(self, values: NDArray[np.generic]) -> NDArray[np.generic]:
-        dropped = mantissa_bits(values.dtype) - (self.keepbits or 0)
-        bits = values.view(values.dtype.str.replace("f", "i"))
-        one, half = bits.dtype.type(1), bits.dtype.type((1 << (dropped - 1)) - 1)
-        out = bits >> bits.dtype.type(dropped)
-        out &= one
-        out += half
-        out += bits
-        out &= bits.dtype.type(-1) << bits.dtype.type(dropped)
-        return np.asarray(out.view(values.dtype))
-
-    def _decimals(self, values: NDArray[np.generic]) -> NDArray[np.generic]:
-        scale = values.dtype.type(self._scale)
-        out = np.multiply(values, scale)
-        np.rint(out, out=out)
-        np.divide(out, scale, out=out)
-        return np.asarray(out)
+    def _rounded(self, dtype: np.dtype) -> _Rounded:
+        """What rounds numbers of a type into another array, or the same."""
+        if self.digits is None:
+            return partial(_bits, dropped=mantissa_bits(dtype) - (self.keepbits or 0))
+        return partial(_steps, scale=dtype.type(self._scale))
 
     def to_json(self) -> dict[str, int]:
         """Plain JSON."""
@@ -182,6 +176,43 @@ class Rounding:
     def from_json(cls, value: Mapping[str, int] | None) -> Rounding | None:
         """Read back what :meth:`to_json` wrote."""
         return None if value is None else cls(value.get("keepbits"), value.get("digits"))
+
+
+def _largest(dtype: np.dtype) -> float:
+    return float(np.finfo(dtype).max)
+
+
+def _with_care(values: NDArray[np.generic], kept: Sequence[float], finite: bool, rounded: _Rounded) -> None:
+    """Round but for what stays; ``finite`` says that nothing is or becomes infinite or NaN."""
+    out = np.empty_like(values)
+    rounded(values, out)
+    stay = np.zeros(values.shape, np.bool_) if finite else ~(np.isfinite(out) & np.isfinite(values))
+    for number in np.array(kept, values.dtype):
+        stay |= out == number
+        itself = np.array([number])
+        rounded(itself, itself)
+        if itself[0] != number:  # else rounding leads from the number to itself alone
+            stay |= values == number
+    if stay.any():
+        np.copyto(out, values, where=stay)
+    values[...] = out
+
+
+def _steps(values: NDArray[np.generic], out: NDArray[np.generic], scale: np.floating) -> None:
+    np.multiply(values, scale, out=out)
+    np.rint(out, out=out)
+    np.divide(out, scale, out=out)
+
+
+def _bits(values: NDArray[np.generic], out: NDArray[np.generic], dropped: int) -> None:
+    """Half a step and the last kept bit are added, which carries where the rest is more than half; then the rest goes."""
+    integer = np.dtype(f"i{values.itemsize}")
+    bits = values.view(integer)
+    sums = np.right_shift(bits, integer.type(dropped))
+    sums &= integer.type(1)
+    sums += bits
+    sums += integer.type((1 << (dropped - 1)) - 1)
+    np.bitwise_and(sums, integer.type(-1) << integer.type(dropped), out=out.view(integer))
 
 
 def elements(raw: Sequence[bytes], dtype: np.dtype) -> NDArray[np.generic]:

@@ -119,8 +119,8 @@ class OutputPlan:
             lost += [f"{self.output.at}: {note}" for note in layout_notes(kept, self.output.emitted)]
         uneven = [a.path for a in self.arrays if a.layout is not None and a.layout.sizes]
         lost += [f"{self.output.at}: {note}" for note in uneven_notes(uneven)]
-        copied = (readers_note(a.layout) for a in self.arrays if a.mode == "repack" and a.layout is not None)
-        lost += [f"{self.output.at}: {note}" for note in copied if note is not None]
+        odd = (readers_note(a.layout, a.mode == "repack") for a in self.arrays if a.layout is not None)
+        lost += [f"{self.output.at}: {note}" for note in odd if note is not None]
         return tuple(lost)
 
 

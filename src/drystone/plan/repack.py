@@ -19,6 +19,7 @@ import numpy as np
 
 from drystone.codecs.chain import Codec, CodecChain
 from drystone.codecs.encode import encode_bytes
+from drystone.codecs.order import readers_of_codecs
 from drystone.codecs.zarr_forms import codecs_v3, data_type_v3, fill_survives
 from drystone.errors import PlanError, UnsupportedError
 from drystone.grid.chunk_grid import ChunkGrid
@@ -72,8 +73,11 @@ def copied_chain(chain: CodecChain, portable: bool = False) -> CodecChain:
     return CodecChain(tuple(codecs))
 
 
-def readers_note(layout: TargetLayout) -> str | None:
-    """Who opens copied chunks; None where every reader of Zarr v3 does."""
+def readers_note(layout: TargetLayout, copied: bool) -> str | None:
+    """Who opens an array whose codecs are not all Zarr v3's own; None where every reader of Zarr v3 does.
+
+    ``copied``: its chunks are copied, so they are the granules' codecs.
+    """
     odd = [
         c.name
         for c in layout.codecs.filters
@@ -82,15 +86,13 @@ def readers_note(layout: TargetLayout) -> str | None:
     if not odd:
         return None
     names = " and ".join(f"numcodecs.{name}" for name in odd)
-    way = (
-        "; `portable: true` makes it gzip, which all read"
-        if odd == ["zlib"]
-        else "; `mode: rechunk` writes codecs that all read"
-    )
-    return (
-        f"{layout.path}: its chunks keep the granules' codecs, {names}: read by zarr-python and xarray (with numcodecs) and "
-        f"zarrs, not by tensorstore and other readers that know Zarr v3's own codecs alone{way}"
-    )
+    can, cannot = readers_of_codecs(odd)
+    whose, way = "have the codecs", "; blosc, zstd or gzip alone are read by all"
+    if copied:
+        whose = "keep the granules' codecs,"
+        portable = "`portable: true` makes it gzip, which all read"
+        way = f"; {portable if odd == ['zlib'] else '`mode: rechunk` writes codecs that all read'}"
+    return f"{layout.path}: its chunks {whose} {names}: read by {can}, not by {cannot}{way}"
 
 
 def unsourced(array: CombinedArray, output: OutputOptions) -> OutputOptions:

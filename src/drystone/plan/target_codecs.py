@@ -8,6 +8,7 @@ import numpy as np
 from numcodecs import blosc
 
 from drystone.codecs.chain import Codec, CodecChain
+from drystone.codecs.order import order_problem
 from drystone.errors import ConfigError
 
 __all__ = ["BLOSC_NAMES", "GZIP_LEVELS", "ZSTD_LEVELS", "target_codecs"]
@@ -16,10 +17,13 @@ BLOSC_NAMES = ("zstd", "lz4", "lz4hc", "zlib", "blosclz", "snappy")
 GZIP_LEVELS = (0, 9)
 ZSTD_LEVELS = (-131072, 22)  # of Zarr's specification; below 0 are fast ones
 _SHUFFLES = {"noshuffle": "noshuffle", "none": "noshuffle", "shuffle": "shuffle", "bitshuffle": "bitshuffle"}
-_PARAMETERS = {
+_PARAMETERS: Mapping[str, set[str]] = {
+    "delta": set(),
+    "shuffle": set(),
     "blosc": {"cname", "level", "clevel", "shuffle", "blocksize"},
     "zstd": {"level", "checksum"},
     "gzip": {"level"},
+    "none": set(),
 }
 
 
@@ -27,9 +31,11 @@ def target_codecs(
     codecs: Sequence[tuple[str, Mapping[str, int | str | bool]]],
     dtype: np.dtype,
 ) -> CodecChain:
-    """The chain of an inner chunk, from the config's codecs: one of ``blosc``, ``zstd``, ``gzip``, ``none``.
+    """The chain of an inner chunk, from the config's codecs.
 
-    Without any: blosc with zstd level 3. ``shuffle: auto`` is bit shuffle for one-byte elements, byte shuffle for others.
+    They are ``delta`` or ``shuffle`` or both, then one of ``blosc``, ``zstd``, ``gzip``; or ``none``. Without any: blosc with
+    zstd level 3. ``delta`` is for whole numbers, and other arrays go without; ``shuffle: auto`` of blosc is bit shuffle for
+    one-byte elements, byte shuffle for others.
 
     Raises
     ------
@@ -40,31 +46,38 @@ def target_codecs(
     --------
     >>> [c.name for c in target_codecs([("zstd", {"level": 1})], np.dtype("f4")).codecs]
     ['bytes', 'zstd']
+    >>> [c.name for c in target_codecs([("delta", {}), ("shuffle", {}), ("gzip", {})], np.dtype("i4")).codecs]
+    ['bytes', 'delta', 'shuffle', 'gzip']
     """
     first = Codec.of("vlen-utf8") if dtype.kind == "T" else _bytes_codec(dtype)
     # `source` wishes for what the granules have: an array that is not copied has the default
     wanted = list(codecs) if codecs and codecs[0][0] != "source" else [("blosc", {})]
-    if len(wanted) > 1:
-        names = ", ".join(n for n, _ in wanted)
-        raise ConfigError(f"one compressor a store, not {len(wanted)} ({names}); keep one", kind="codec")
-    name, params = wanted[0]
-    if name == "none":
-        return CodecChain.of(first)
+    problem = order_problem([name for name, _ in wanted])
+    if problem is not None:
+        raise ConfigError(problem, kind="codec")
+    return CodecChain.of(first, *(c for name, params in wanted for c in _codec(name, params, dtype)))
+
+
+def _codec(name: str, params: Mapping[str, int | str | bool], dtype: np.dtype) -> tuple[Codec, ...]:
     if name not in _PARAMETERS:
-        raise ConfigError(
-            f"there is no target codec {name!r}; known: {', '.join(sorted(_PARAMETERS))}, none", kind="codec", codec=name
-        )
+        raise ConfigError(f"there is no target codec {name!r}; known: {', '.join(_PARAMETERS)}", kind="codec", codec=name)
     odd = sorted(set(params) - _PARAMETERS[name])
     if odd:
-        raise ConfigError(
-            f"codec {name} has no parameter {odd[0]!r}; known: {', '.join(sorted(_PARAMETERS[name]))}", kind="codec", codec=name
-        )
+        known = ", ".join(sorted(_PARAMETERS[name])) or "none"
+        raise ConfigError(f"codec {name} has no parameter {odd[0]!r}; known: {known}", kind="codec", codec=name)
+    itemsize = 1 if dtype.kind == "T" else dtype.itemsize
+    if name == "none" or (name == "shuffle" and itemsize == 1) or (name == "delta" and dtype.kind not in "iu"):
+        return ()
+    if name == "delta":
+        return (Codec.of("delta", dtype=dtype.newbyteorder("<").str),)
+    if name == "shuffle":
+        return (Codec.of("shuffle", elementsize=itemsize),)
     if name == "blosc":
-        return CodecChain.of(first, _blosc(params, 1 if dtype.kind == "T" else dtype.itemsize))
+        return (_blosc(params, itemsize),)
     if name == "zstd":
         level, checksum = _level(name, params.get("level", 3), ZSTD_LEVELS), bool(params.get("checksum", False))
-        return CodecChain.of(first, Codec.of("zstd", level=level, checksum=checksum))
-    return CodecChain.of(first, Codec.of("gzip", level=_level(name, params.get("level", 5), GZIP_LEVELS)))
+        return (Codec.of("zstd", level=level, checksum=checksum),)
+    return (Codec.of("gzip", level=_level(name, params.get("level", 5), GZIP_LEVELS)),)
 
 
 def _level(name: str, level: int | str | bool, limits: tuple[int, int]) -> int:

@@ -385,6 +385,12 @@ def test_codecs_are_checked_where_they_are_written(tmp_path: Path) -> None:
       - store: zarr
         at: c.zarr
         codecs: {gzip: {level: -1}}
+      - store: zarr
+        at: d.zarr
+        codecs: [gzip, delta]
+      - store: zarr
+        at: e.zarr
+        codecs: [shuffle, blosc]
     """
     found = {p.where: (p.line, p.hint or p.expected) for p in problems(tmp_path, text)}
     assert found == {
@@ -393,6 +399,11 @@ def test_codecs_are_checked_where_they_are_written(tmp_path: Path) -> None:
         "outputs[0].codecs.blosc.shuffle": (6, "did you mean bitshuffle?"),
         "outputs[1].codecs.zstd.level": (9, "a whole number from -131072 to 22"),
         "outputs[2].codecs.gzip.level": (12, "a whole number from 0 to 9"),
+        "outputs[3].codecs": (
+            15,
+            "codecs are listed as they encode, each once: delta, shuffle, then a compressor, not gzip, delta",
+        ),
+        "outputs[4].codecs": (18, "blosc shuffles by itself; take shuffle out"),
     }
 
 
