@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+import fsspec
 import netCDF4
 import numpy as np
 import pytest
@@ -173,6 +174,34 @@ def test_a_source_elsewhere_is_read_as_the_plan_says(kind: str, tmp_path: Path) 
             assert said["probes"] <= len(Asked.looks) <= said["probes"] + 8, name
 
 
+PICKED = {
+    "stride": {"y": {"index": [3, 80, 7]}, "time": {"index": [2, 58]}},
+    "points": {"y": {"points": {"index": [3, 44, 45, 88]}}, "x": {"points": {"index": [70, 9, 8, 0]}}},
+}
+
+
+@pytest.mark.parametrize("how", PICKED)
+def test_picked_places_are_read_as_the_plan_says(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = Archive("chunked", tmp_path)
+    archive.combine = {"select": PICKED[how]}
+    reads = {"series": {"time": "all", ("points" if how == "points" else "y"): 1}, "all": {"time": "all"}}
+    config = write_config(tmp_path, STORE, archive.combine, more=f"reads: {json.dumps(reads)}\n")
+    costs = planned(config)
+    dataset = drystone.open(config)
+    count = Count(monkeypatch)
+    shape = dataset["v"].shape
+    for name, n in (("series", shape[1]), ("all", 1)):
+        if n == 1:
+            _ = dataset["v"].values
+        for i in range(n if n > 1 else 0):
+            _ = dataset["v"][:, i : i + 1].values
+        requests, nbytes, looks = count.take()
+        said = costs[name]["source"]
+        assert said["counted"] == n
+        assert (said["requests"], said["fetched"]) == pytest.approx((requests / n, nbytes / n)), name
+        assert said["probes"] * n <= looks
+
+
 def test_a_read_of_any_place_is_the_mean_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = Archive("gaps", tmp_path)
     config = write_config(tmp_path, STORE, archive.combine, more="reads: {any days: {time: 2}}\n", codecs=["none"])
@@ -186,15 +215,35 @@ def test_a_read_of_any_place_is_the_mean_of_all(tmp_path: Path, monkeypatch: pyt
     assert (said["source"]["requests"], said["source"]["fetched"]) == pytest.approx((requests / 59, nbytes / 59))
 
 
+@pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated")
 def test_references_are_read_chunk_by_chunk(tmp_path: Path) -> None:
     archive = Archive("gaps", tmp_path)
     more = "reads: {series: {y: 1, x: 1}, map: {time: 1, at: {time: 31}}}\n"
-    costs = planned(write_config(tmp_path, KERCHUNK, archive.combine, more=more))
-    assert {n: (c["target"]["chunks"], c["target"]["requests"], c["target"]["probes"]) for n, c in costs.items()} == {
-        "series": (60, 55, 5),
-        "map": (1, 0, 1),
-    }
+    config = write_config(tmp_path, KERCHUNK, archive.combine, more=more)
+    costs = planned(config)
+    said = {n: (c["target"]["chunks"], c["target"]["requests"], c["target"]["probes"]) for n, c in costs.items()}
+    assert said == {"series": (60, 55, 0), "map": (1, 0, 0)}
     assert costs["series"]["target"]["decoded"] == 55 * 90 * 80 * 2
+    drystone.run(config)
+    files = fsspec.filesystem(
+        "reference", fo=str(tmp_path / "out/out.parq"), remote_protocol="file", lazy=True, asynchronous=True
+    )
+    asked: list[str] = []
+    fetch = type(files)._cat_file
+
+    async def counted(self: object, path: str, *args: object, **options: object) -> bytes:
+        data = await fetch(self, path, *args, **options)
+        asked.append(path)
+        return data
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(files), "_cat_file", counted)
+        array = zarr.open_array(zarr.storage.FsspecStore(files, read_only=True, path=""), path="v", mode="r", zarr_format=2)
+        for name, (_, requests, _) in said.items():
+            asked.clear()
+            where = (slice(None), 0, 0) if name == "series" else (31,)
+            np.testing.assert_array_equal(array[where], archive.values[where])
+            assert len(asked) == requests, name
 
 
 class CountingStore(zarr.storage.LocalStore):

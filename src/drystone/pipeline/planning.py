@@ -172,13 +172,11 @@ def plan_archive(archive: Archive, *, progress: Progress | None = None) -> RunPl
 def _with_reads(archive: Archive, whole: Whole, plan: OutputPlan) -> OutputPlan:
     """The plan with what the config's reads cost."""
     costed = ("rechunk", "repack", "virtual")
-    arrays = [
-        replace(a, reads=costs_of(archive, whole, plan.combined.array(a.path), a.layout, a.encoded_bytes))
-        if a.mode in costed
-        else a
-        for a in plan.arrays
-    ]
-    return replace(plan, arrays=tuple(arrays))
+
+    def reads(a: PlannedArray) -> tuple[tuple[ReadCost, ReadCost], ...]:
+        return costs_of(archive, whole, plan.combined.array(a.path), a.layout, a.encoded_bytes, plan.output.form)
+
+    return replace(plan, arrays=tuple(replace(a, reads=reads(a)) if a.mode in costed else a for a in plan.arrays))
 
 
 def plan_output(archive: Archive, whole: Whole, index: int, output: OutputOptions) -> OutputPlan:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +36,9 @@ _ROWS_IN_ALL = 100_000  # gone through for all places of a read: half a second
 _MOST_POINTS = 1 << 20  # elements of a read of an array that takes places of another
 
 
-def costs_of(archive: Archive, whole: Whole, array: CombinedArray, layout: TargetLayout | None, encoded: int) -> Costs:
+def costs_of(
+    archive: Archive, whole: Whole, array: CombinedArray, layout: TargetLayout | None, encoded: int, form: str
+) -> Costs:
     """Source and target cost of every read that a config names, of one array of one output.
 
     Parameters
@@ -44,6 +47,8 @@ def costs_of(archive: Archive, whole: Whole, array: CombinedArray, layout: Targe
         What is written; None: references to the chunks where they lie.
     encoded
         Bytes of the whole in granules.
+    form
+        Of the output.
     """
     patterns = archive.config.reads
     ids = np.unique(array.holder.placements.granule_id)
@@ -55,7 +60,14 @@ def costs_of(archive: Archive, whole: Whole, array: CombinedArray, layout: Targe
     reader = Reader(fetcher.threads, fetcher.bytes_in_flight, remote)
     few = array.holder.grid.n_chunks <= _MOST_ROWS
     rows = (b.at(array.holder.fixed) for b in whole.table.rows(array.inner, ids)) if few else None
-    return array_costs(array, layout, patterns, rows, reader, ratio)
+    costs = array_costs(array, layout, patterns, rows, reader, ratio)
+    return costs if form == "zarr" else tuple((before, _with_index(after)) for before, after in costs)
+
+
+def _with_index(cost: ReadCost) -> ReadCost:
+    """Of a form whose readers know from manifests or references what is there, and ask for nothing else."""
+    notes = (cost.note, "manifests or references, which readers fetch first and keep, are not counted")
+    return replace(cost, probes=0.0, note="; ".join(n for n in notes if n))
 
 
 def array_costs(
