@@ -13,6 +13,7 @@ from drystone.codecs.chain import CodecChain
 from drystone.grid.chunk_grid import ChunkGrid
 from drystone.model.array import ArraySpec, GroupSpec, dtype_from_json, dtype_to_json
 from drystone.model.attributes import Attributes
+from drystone.model.made import AxisRule
 from drystone.model.placements import Placements, Tile
 from drystone.model.recode import Recode
 from drystone.model.rounding import Loss, Rounding
@@ -280,7 +281,8 @@ class Combined:
     that hold chunks as they are: arrays whose granules are stored in different ways are groups there, one for each run of
     granules that agree; None where there is nothing to tell apart. ``origins`` are the first values of slot axes, by
     name; ``left_out`` names arrays that are not in it, with the reason; ``unmarked`` has, by path, arrays of which places
-    that no granule holds would pass for data: only what publishes coverage may hold them.
+    that no granule holds would pass for data: only what publishes coverage may hold them. ``rules`` say, by path of a
+    coordinate, what the values come from that an order of granules gives it.
     """
 
     groups: tuple[GroupSpec, ...]
@@ -294,6 +296,7 @@ class Combined:
     origins: tuple[tuple[str, str], ...] = ()
     left_out: tuple[str, ...] = ()
     unmarked: Mapping[str, str] = field(default_factory=dict)
+    rules: Mapping[str, AxisRule] = field(default_factory=dict)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -197,4 +197,5 @@ def _combined(groups: Sequence[GroupSpec], joined: Joined, order: Order, notes: 
         left_out=tuple(joined.left_out.values()),
         unmarked=joined.unmarked,
         origins=tuple((a.name, a.origin) for a in order.axes if a.origin is not None),
+        rules=joined.rules,
     )

@@ -162,6 +162,7 @@ def _cut(cut: _Cut, runs: Sequence[_Run]) -> Combined:
     root = select(_only(whole, [a for a in static if not walked & {*a.dims}]), cut.taken, joiner.names, joined.storage)
     paths = frozenset(a.path for a in whole.arrays if cut.axis in a.dims) | frozenset(a.path for a in joined.apart)
     arrays, groups, coordinates, unmarked = list(root.arrays), list(whole.groups), root.coordinates, dict(root.unmarked)
+    rules = dict(root.rules)
     notes: list[str] = []
     before: dict[str, str] = {}
     left_out = {path: text for path, text in joined.left_out.items() if path not in paths}
@@ -179,6 +180,7 @@ def _cut(cut: _Cut, runs: Sequence[_Run]) -> Combined:
         era = select(era, cut.of(run), joiner.names, {**joined.storage, **mine.storage})
         left_out |= mine.left_out
         unmarked |= {f"/{name}{path}": f"/{name}{text}" for path, text in era.unmarked.items()}
+        rules |= {f"/{name}{path}": rule for path, rule in era.rules.items()}
         arrays += [replace(a, path=f"/{name}{a.path}", source=a.inner) for a in era.arrays]
         coordinates |= {f"/{name}{path}": values for path, values in era.coordinates.items()}
         said = f"{cut.published} {run.first} to {run.last}"
@@ -197,6 +199,7 @@ def _cut(cut: _Cut, runs: Sequence[_Run]) -> Combined:
         by_era=None,
         left_out=tuple(left_out.values()),
         unmarked=unmarked,
+        rules=rules,
     )
 
 
@@ -205,10 +208,15 @@ def _only(whole: Combined, static: Sequence[CombinedArray], era: Joined | None =
     paths = {a.path for a in static}
     coordinates = {p: v for p, v in whole.coordinates.items() if p in paths}
     unmarked = {p: t for p, t in whole.unmarked.items() if p in paths}
+    rules = {p: r for p, r in whole.rules.items() if p in paths}
     if era is None:
-        return replace(whole, arrays=tuple(static), coordinates=coordinates, unmarked=unmarked)
+        return replace(whole, arrays=tuple(static), coordinates=coordinates, unmarked=unmarked, rules=rules)
     return replace(
-        whole, arrays=(*era.arrays, *static), coordinates=coordinates | era.coordinates, unmarked={**unmarked, **era.unmarked}
+        whole,
+        arrays=(*era.arrays, *static),
+        coordinates=coordinates | era.coordinates,
+        unmarked={**unmarked, **era.unmarked},
+        rules={**rules, **era.rules},
     )
 
 

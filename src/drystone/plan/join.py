@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from drystone.codecs.chain import Codec, CodecChain
 from drystone.errors import CombineError
 from drystone.grid.chunk_grid import ChunkGrid
+from drystone.model.made import AxisRule
 from drystone.model.options import CombineOptions
 from drystone.model.placement import CombinedArray, Equal, Placements
 from drystone.plan.differences import Reconciled, reconcile
@@ -33,6 +34,7 @@ class Joined:
     array. ``apart`` are arrays that only eras can hold, ``left_out`` says by path why. ``unmarked`` says by path of which
     arrays places without a granule would pass for data. ``held`` has the granules that hold an array which others lack, where
     that makes eras. ``storage`` says by path why granules' chunks are no one virtual array on whatever grid.
+    ``rules`` say what coordinates' values come from that the order gives.
     """
 
     arrays: tuple[CombinedArray, ...]
@@ -45,6 +47,7 @@ class Joined:
     unmarked: Mapping[str, str] = field(default_factory=dict)
     held: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)
     storage: Mapping[str, str | None] = field(default_factory=dict)
+    rules: Mapping[str, AxisRule] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -108,6 +111,7 @@ class Joiner:
             parts.unmarked,
             parts.held,
             parts.storage,
+            {a.path: a.rule for a in order.axes if a.rule is not None and (paths is None or a.path in paths)},
         )
 
     def _join(self, path: str, order: Order, parts: _Parts) -> None:

@@ -51,8 +51,7 @@ def narrowed(order: Order, taken: Mapping[str, Taken]) -> tuple[Order, dict[str,
         rank = np.cumsum(kept, dtype=np.int64) - 1
         dest[:, k] = rank[np.minimum(dest[:, k], axis.extent - 1)]
         out[axis.name] = taken[axis.name].at(rank[taken[axis.name].places])
-        values = None if axis.values is None else axis.values[kept]
-        axes[k] = replace(axis, extent=int(kept.sum()), values=values)
+        axes[k] = axis.at(np.flatnonzero(kept))
     new = replace(
         order, axes=tuple(axes), granule_id=order.granule_id[rows], src_offset=order.src_offset[rows],
         count=order.count[rows], dest=dest,

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from drystone.errors import ConfigError
 from drystone.model.attributes import Attributes
+from drystone.model.made import AxisRule
 from drystone.model.options import CombineOptions
 from drystone.plan.members import ArrayMembers
 from drystone.plan.order_axis import Context, Work, place
@@ -47,6 +48,8 @@ class Axis:
         Of the coordinate.
     origin
         Of slots: the first slot's value, a number or an ISO 8601 time, for keeping once published.
+    rule
+        What ``values`` come from, where they are given.
     say
         A place by what lies there, for messages.
     """
@@ -58,7 +61,14 @@ class Axis:
     attributes: Attributes
     path: str
     origin: str | None = None
+    rule: AxisRule | None = None
     say: Callable[[int], str] | None = field(default=None, compare=False, repr=False)
+
+    def at(self, places: NDArray[np.int64]) -> Axis:
+        """The axis with some of its places alone."""
+        values = None if self.values is None else self.values[places]
+        rule = None if self.rule is None else self.rule.taken(places)
+        return replace(self, extent=len(places), values=values, rule=rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +135,10 @@ def order_axes(
         return Order((), granule_ids, zero, zero, zero)
     work = [place(axis, context, len(along)) for axis in along]
     boxes = resolved(work, context)
-    axes = tuple(replace(_axis(w, i, boxes, context), say=partial(say_place, w)) for i, w in enumerate(work))
+    axes = tuple(
+        replace(_ruled(_axis(w, i, boxes, context), w, i, boxes, granule_ids), say=partial(say_place, w))
+        for i, w in enumerate(work)
+    )
     return Order(axes, granule_ids[boxes.granule], boxes.src, boxes.count, boxes.dest, tuple(context.notes))
 
 
@@ -133,6 +146,18 @@ def _only(members: ArrayMembers, granule_ids: NDArray[np.int32]) -> ArrayMembers
     """Without granules that are not asked for, such as those that a newer version replaces."""
     wanted = np.isin(members.granule_id, granule_ids)
     return members if wanted.all() else members.take(np.flatnonzero(wanted))
+
+
+def _ruled(axis: Axis, work: Work, i: int, boxes: Boxes, granule_ids: NDArray[np.int32]) -> Axis:
+    """The axis with what its values come from."""
+    if axis.values is None:
+        return axis
+    columns = np.stack([boxes.dest[:, i], boxes.src[:, i], boxes.count[:, i], boxes.granule])
+    if boxes.dest.shape[1] > 1:  # a granule's runs on one axis are repeated for those on the others
+        columns = columns[:, np.sort(np.unique(columns, axis=1, return_index=True)[1])]
+    dest, src, count, granule = columns
+    source = work.places.keys.path if work.options.position == "coordinate" else ""
+    return replace(axis, rule=AxisRule(work.options, source, axis.origin, granule_ids[granule], src, count, dest))
 
 
 def _axis(work: Work, i: int, boxes: Boxes, context: Context) -> Axis:

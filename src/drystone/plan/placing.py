@@ -77,9 +77,8 @@ def restricted(order: Order, axis: int, start: int, stop: int) -> Order:
     keep = (begin >= start) & (begin + count <= stop)
     dest = order.dest[keep].copy()
     dest[:, axis] -= start
-    here = order.axes[axis]
-    values = None if here.values is None else here.values[start:stop]
-    axes = tuple(replace(a, extent=stop - start, values=values) if i == axis else a for i, a in enumerate(order.axes))
+    places = np.arange(start, stop)
+    axes = tuple(a.at(places) if i == axis else a for i, a in enumerate(order.axes))
     return replace(
         order,
         axes=axes,

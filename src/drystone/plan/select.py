@@ -57,6 +57,7 @@ def select(
     axes = tuple(a for a in combined.axes if a not in gone)
     # a gap of the whole may lie where nothing is taken
     unmarked = {a.path: combined.unmarked[a.path] for a in arrays if a.path in combined.unmarked and Coverage.of(a).has_gaps}
+    rules = {p: r.taken(taken[r.options.name].places) if r.options.name in taken else r for p, r in combined.rules.items()}
     return replace(
         combined,
         arrays=tuple(arrays),
@@ -64,6 +65,7 @@ def select(
         axes=axes,
         axis=axes[0] if axes else None,
         unmarked=unmarked,
+        rules=rules,
     )
 
 

@@ -161,6 +161,14 @@ class Sources:
         variable = cast("_NetcdfVariable", array)
         return {name: variable.getncattr(name) for name in variable.ncattrs()}
 
+    def root_attributes(self, granule: str) -> Mapping[str, object]:
+        """Attributes of the granule as a whole."""
+        try:
+            return cast("readers.Readable", self._group(granule, "h5py")).attrs
+        except OSError:
+            whole = cast("_NetcdfVariable", self._group(granule, "netCDF4"))
+            return {name: whole.getncattr(name) for name in whole.ncattrs()}
+
     def siblings(self, granule: str, inner: str) -> Iterator[tuple[str, Mapping[str, object]]]:
         """Path and attributes of the arrays in the same group."""
         array: Any = self.array(granule, inner)

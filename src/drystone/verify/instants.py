@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Clock", "Packing", "calendar_of", "differs"]
+__all__ = ["Clock", "Packing", "calendar_of", "civil", "day_number", "day_of", "differs", "iso"]
 
 type Array = np.ndarray[Any, np.dtype[Any]]
 type Packing = tuple[Fraction, Fraction]
@@ -89,7 +89,7 @@ class Clock:
         if not since or tick is None or found is None:
             return None
         part = {k: int(v) for k, v in found.groupdict().items() if v and k not in ("zone", "part")}
-        day = _day(calendar, part["year"], part.get("month", 1), part.get("day", 1))
+        day = day_number(calendar, part["year"], part.get("month", 1), part.get("day", 1))
         digits = (found["part"] or "").ljust(9, "0")
         if day is None or digits[9:].strip("0"):
             return None
@@ -121,7 +121,7 @@ def _zone(text: str | None) -> int:
     return -seconds if text[0] == "-" else seconds
 
 
-def _day(calendar: str, year: int, month: int, day: int) -> int | None:
+def day_number(calendar: str, year: int, month: int, day: int) -> int | None:
     """Days since 1970-01-01 where a calendar follows the sun, since its year 0 elsewhere; None for no such day."""
     if calendar == "360_day":
         return year * 360 + (month - 1) * 30 + day - 1 if 1 <= month <= 12 and 1 <= day <= 30 else None
@@ -146,6 +146,56 @@ def _day(calendar: str, year: int, month: int, day: int) -> int | None:
     if calendar == "proleptic_gregorian" or (calendar == "standard" and (year, month, day) >= (1582, 10, 15)):
         return days - before // 100 + before // 400 - 719_162
     return days - 719_164
+
+
+def civil(day: int, calendar: str) -> tuple[int, int, int]:
+    """Year, month and day of the month of a day in a calendar's own count.
+
+    Examples
+    --------
+    >>> civil(18_321, "standard"), civil(2000 * 360 + 59, "360_day"), civil(-141_428, "standard")
+    ((2020, 2, 29), (2000, 2, 30), (1582, 10, 4))
+    """
+    length = {"360_day": 360, "noleap": 365, "all_leap": 366}.get(calendar)
+    year = day // length if length else 1970 + day // 366
+    while (new := day_number(calendar, year + 1, 1, 1)) is not None and new <= day:
+        year += 1
+    while (new := day_number(calendar, year, 1, 1)) is None or new > day:
+        year -= 1
+        if year < -1_000_000 or (new is None and year < 1):
+            raise ValueError(f"day {day} is in no year of the calendar {calendar}")
+    firsts = [(new, m) for m in range(1, 13) if (new := day_number(calendar, year, m, 1)) is not None and new <= day]
+    first, month = firsts[-1]
+    gone = 10 if calendar == "standard" and (year, month) == (1582, 10) and day - first > 3 else 0
+    return year, month, day - first + 1 + gone
+
+
+def day_of(values: Array, clock: Clock, packing: Packing | None) -> Array:
+    """The day, in the calendar's own count, of each number."""
+    return _instant(values, clock, packing)[0]
+
+
+def iso(value: Array, clock: Clock, packing: Packing | None = None) -> str | None:
+    """One number as an ISO 8601 time to the nanosecond; None where it is none.
+
+    Examples
+    --------
+    >>> iso(np.array(31.25), Clock.of({"units": "days since 2001-02-01", "calendar": "noleap"}))
+    '2001-03-04T06:00:00'
+    """
+    if np.asarray(value).dtype.kind not in "iuf":
+        return None
+    day, within, rest, odd = (a.reshape(-1)[0] for a in _instant(np.asarray(value).reshape(1), clock, packing))
+    if odd:
+        return None
+    more, within = divmod(int(within) + round(float(rest)), _DAY)
+    try:
+        year, month, date = civil(int(day) + more, clock.calendar)
+    except ValueError:
+        return None
+    seconds, part = divmod(within, 10**9)
+    tail = f".{part:09d}".rstrip("0") if part else ""
+    return f"{year:04d}-{month:02d}-{date:02d}T{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{tail}"
 
 
 def differs(a: Array, one: Clock, b: Array, two: Clock, packed: tuple[Packing | None, Packing | None] = (None, None)) -> Array:

@@ -52,7 +52,8 @@ class ArrayReport:
     loss
         What the form was said to lose of values, and each was compared within; empty: nothing.
     by_meaning
-        Granules pack, date or mark missing values in different ways, so that decoded values were compared.
+        Granules pack, date or mark missing values in different ways, so that decoded values were compared; or it is a
+        coordinate that no granule holds as it is, so that its values were found again from granules, names and steps.
     """
 
     path: str
@@ -103,7 +104,7 @@ class VerifyReport:
     unverified
         Arrays of the form that nobody asked for.
     made
-        Arrays that no granule holds, made from file names or a step: compared with nothing.
+        Arrays that no granule holds and nothing but drystone says, such as coverage: compared with nothing.
 
     Examples
     --------
@@ -155,7 +156,7 @@ class VerifyReport:
         exactly = (
             "bit for bit"
             if not decoded
-            else f"bit for bit, or where granules are coded differently by meaning ({', '.join(decoded)})"
+            else f"bit for bit, or by meaning where granules are coded differently or hold only parts ({', '.join(decoded)})"
         )
         exactly += "".join(f"; {a.path} within what it says to lose ({a.loss})" for a in self.arrays if a.loss)
         head = f"{how}: {what} equal, {exactly}" if not bad else f"{how}: {len(bad)} of {n} arrays differ, {what} compared"

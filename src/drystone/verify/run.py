@@ -20,6 +20,7 @@ import numpy as np
 
 from drystone.codecs.zarr_forms import unkept_attributes
 from drystone.errors import ConfigError, MissingExtra, VerifyError
+from drystone.model.made import AxisRule
 from drystone.model.options import DifferenceOptions
 from drystone.model.placement import Combined, CombinedArray, Placements
 from drystone.model.progress import Progress
@@ -116,7 +117,7 @@ def verify_output(
             "result": str(Path(folder) / "result.json"),
             "paths": _reader_folders(),
             "accepted": list(_accepted(differences or DifferenceOptions())),
-            **_columns(chosen, combined, granules, form, decoded, Path(folder)),
+            **_columns(chosen, combined, granules, form, decoded),
         }
         path = Path(folder) / "job.json"
         path.write_text(json.dumps(job), encoding="utf-8")
@@ -191,7 +192,6 @@ def _columns(
     granules: Mapping[int, str],
     form: str,
     decoded: bool,
-    folder: Path,
 ) -> dict[str, object]:
     """Arrays, placements and granules as plain lists."""
     known: dict[bytes, int] = {}
@@ -200,8 +200,12 @@ def _columns(
     made: list[dict[str, object]] = []
     used: set[int] = set()
     for a in arrays:
-        if a.made and not len(a.placements):
-            made.append({"path": a.path, "dims": list(a.dims), "shape": list(a.shape)})
+        rule = combined.rules.get(a.path)
+        nowhere = a.made and not len(a.placements)
+        if nowhere or (rule is not None and rule.origin is not None and rule.source == a.inner):
+            made.append(_made_spec(a, rule, granules))
+            used.update([] if rule is None else rule.granule_id.tolist())
+        if nowhere:
             continue
         where = a.holder.placements
         key = _placements_key(where)
@@ -211,7 +215,6 @@ def _columns(
             used.update(where.granule_id.tolist())
         specs.append({**_spec(a, form, decoded), "placements": known[key]})
         specs[-1]["parents"] = _parents(a, combined)
-        specs[-1]["given"] = _given(a, combined, folder / f"{len(specs)}.npy")
     unknown = sorted(used - set(granules))
     if unknown:
         raise VerifyError(
@@ -274,15 +277,29 @@ def _parents(a: CombinedArray, combined: Combined) -> list[tuple[str, str]]:
     ]
 
 
-def _given(a: CombinedArray, combined: Combined, path: Path) -> str | None:
-    """A file with the values of a coordinate of its own axis, which go on where no granule is; else None."""
-    values = combined.coordinates.get(a.path)
-    if a.dims != (a.name,) or values is None or values.dtype.kind not in "biuf" or values.shape != a.shape:
-        return None
-    if int(a.holder.placements.count.sum()) >= a.holder.shape[0]:
-        return None
-    np.save(path, values, allow_pickle=False)
-    return str(path)
+def _made_spec(a: CombinedArray, rule: AxisRule | None, granules: Mapping[int, str]) -> dict[str, object]:
+    """A coordinate that is made, or whose slots are counted again."""
+    spec: dict[str, object] = {"path": a.path, "dims": list(a.dims), "shape": list(a.shape), "made": a.made, "rule": None}
+    if rule is not None:
+        spec |= {"rule": _rule_json(rule, granules), "inner": rule.source, "unkept": [], "meaning": True}
+    return spec
+
+
+def _rule_json(rule: AxisRule, granules: Mapping[int, str]) -> dict[str, object]:
+    """What says the values of a coordinate, and which granules take its places."""
+    options = rule.options
+    return {
+        "position": options.position,
+        "pattern": options.pattern,
+        "attribute": options.attribute,
+        "step": options.step,
+        "origin": rule.origin,
+        "source": rule.source,
+        "granule": rule.granule_id.tolist(),
+        **{name: getattr(rule, name).tolist() for name in ("src", "count", "dest")},
+        "places": None if rule.places is None else rule.places.tolist(),
+        "listed": list(granules) if options.position == "order" else [],
+    }
 
 
 def _placements_key(p: Placements) -> bytes:

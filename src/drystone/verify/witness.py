@@ -2,8 +2,8 @@
 
 It runs as ``python -I witness.py job.json``, in a process of its own. The first thing it does is to forbid the import of
 drystone (:func:`seal`), the last is to prove that none was imported. Its helpers (``boxes``, ``pieces``, ``picks``,
-``compare``, ``meaning``, ``instants``, ``subject``, ``readers``, ``granules``, ``cropping``) import nothing of drystone's
-either and are loaded by their path.
+``compare``, ``meaning``, ``instants``, ``subject``, ``made``, ``labels``, ``readers``, ``granules``, ``cropping``) import
+nothing of drystone's either and are loaded by their path.
 
 Where all granules of an array are coded alike, published values are theirs bit for bit, and each granule that is looked at
 must have the coding attributes that are published. Where they are not, each side is decoded by its own attributes.
@@ -61,7 +61,7 @@ def _sibling(name: str) -> ModuleType:
 
 
 if TYPE_CHECKING:
-    from drystone.verify import boxes, compare, granules, meaning, picks, pieces, readers, subject
+    from drystone.verify import boxes, compare, granules, made, meaning, picks, pieces, readers, subject
 else:
     if __name__ == "__main__":
         seal()
@@ -69,6 +69,8 @@ else:
     _sibling("instants")
     # after those that they ask for
     granules, meaning, subject, picks = (_sibling(n) for n in ("granules", "meaning", "subject", "picks"))
+    _sibling("labels")
+    made = _sibling("made")
 
 
 @dataclass
@@ -125,10 +127,12 @@ class Witness:
             }
             for a in job["arrays"]
         ]
-        for made in job["made"]:
-            problems = [text for node in [subject.node_of(root, made)] for text in subject.form_problems(node, made)]
-            if problems:
-                arrays.append({"path": made["path"], **vars(subject.Tally(total=math.prod(made["shape"]), problems=problems))})
+        for spec in job["made"]:
+            tally = made.check(root, spec, job, self._sources, self._codings)
+            wrong = bool(tally.mismatches or tally.problems)
+            if wrong or (spec["made"] and spec["rule"] is not None):
+                arrays.append({"path": spec["path"], "by_meaning": True, **vars(tally)})
+                self._progress.advance(tally.cells)
         self._progress.advance(0, force=True)
         asked = {a["path"].strip("/") for a in (*job["arrays"], *job["made"])}
         import zarr
@@ -144,7 +148,7 @@ class Witness:
             "libraries": _libraries(),
             "arrays": arrays,
             "unverified": sorted(f"/{n}" for n in held if n not in asked and not n.startswith(_OWN)),
-            "made": [a["path"] for a in job["made"]],
+            "made": [a["path"] for a in job["made"] if a["rule"] is None],
         }
 
     def _array(self, root: Any, spec: dict[str, Any]) -> subject.Tally:  # noqa: ANN401  zarr is not imported yet
@@ -277,9 +281,6 @@ class Witness:
     def _gap(self, one: subject.Subject, piece: pieces.Piece, ours: compare.Array) -> tuple[compare.Array, compare.Array]:
         """What cells that no granule covers must read as, and where they do not."""
         spec = one.spec
-        if spec["given"] is not None:
-            theirs = _given(spec["given"])[tuple(slice(a, b) for a, b in zip(piece.start, piece.stop, strict=True))]
-            return theirs, compare.differs(ours, compare.native(theirs))
         theirs = _gap(spec["fill"], ours, spec["dtype"])
         if not spec["meaning"]:
             return theirs, compare.differs(ours, theirs)
@@ -314,13 +315,6 @@ def _ahead(node: Any, chosen: Iterator[boxes.Box]) -> Iterator[tuple[tuple[int, 
             pending = None if following is None else pool.submit(read, following)
             yield *box, values
             box = following
-
-
-def _given(path: str) -> compare.Array:
-    """Values of a coordinate of the whole, places without a granule included."""
-    import numpy as np
-
-    return np.asarray(np.load(path, allow_pickle=False))
 
 
 def _gap(fill: str | None, like: compare.Array, dtype: str | None) -> compare.Array:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
+import cftime
 import h5py
 import numpy as np
 import pytest
@@ -21,7 +22,8 @@ from drystone.codecs.chain import CodecChain
 from drystone.grid.chunk_grid import ChunkGrid
 from drystone.model.array import ArraySpec
 from drystone.model.attributes import Attributes
-from drystone.model.options import DifferenceOptions
+from drystone.model.made import AxisRule
+from drystone.model.options import AxisOptions, DifferenceOptions
 from drystone.model.placement import Combined, CombinedArray, Placements, Tile
 from drystone.model.recode import Recode
 from drystone.verify.report import VerifyReport
@@ -76,6 +78,7 @@ class Case:
     folder: Path
     arrays: list[CombinedArray] = field(default_factory=list)
     coordinates: dict[str, np.ndarray] = field(default_factory=dict)
+    rules: dict[str, AxisRule] = field(default_factory=dict)
 
     def granule(self, number: int, **values: np.ndarray | tuple[np.ndarray, dict[str, object]]) -> None:
         with h5py.File(self.folder / f"g{number}.nc", "a") as f:
@@ -95,7 +98,7 @@ class Case:
 
     def verify(self, mode: str = "full", **options: object) -> VerifyReport:
         granules = {int(p.stem[1:]): str(p) for p in self.folder.glob("g*.nc")}
-        whole = Combined((), tuple(self.arrays), None, self.coordinates)
+        whole = Combined((), tuple(self.arrays), None, self.coordinates, rules=self.rules)
         return verify_output("zarr", str(self.folder / "out"), whole, granules, mode=mode, **options)  # type: ignore[arg-type]
 
     def objects(self, text: str, **options: object) -> None:
@@ -256,17 +259,114 @@ def test_members_on_a_new_axis_in_an_era_group(case: Case) -> None:
     case.objects(r"/member: published with the shape \(3,\), not \(4,\)")
 
 
-def test_slots_without_a_granule_have_their_coordinate(case: Case) -> None:
+def rule(options: AxisOptions, rows: list[tuple[int, int, int, int]], origin: str | None = None, **more: object) -> AxisRule:
+    """Rows of granule, src, count, dest."""
+    g, src, count, dest = (np.array(c, np.int64) for c in zip(*rows, strict=True))
+    source = f"/{options.name}" if options.position == "coordinate" else ""
+    return AxisRule(options, source, origin, g.astype("i4"), src, count, dest, **more)  # type: ignore[arg-type]
+
+
+def made(case: Case, path: str, n: int, dtype: str, how: AxisRule, **attributes: object) -> None:
+    """The case has one array that no granule holds."""
+    case.arrays = [combined_array(path, (path[1:],), (n,), dtype, placements(None, []), attributes, variants=())]
+    case.rules = {path: how}
+
+
+def test_slots_without_a_granule_are_counted_from_the_origin(case: Case) -> None:
     units = {"units": "days since 2000-01-01"}
     case.granule(0, time=(np.array([0, 1]), units))
-    case.granule(1, time=(np.array([4]), units))
-    where = placements(0, [(0, 0, 2, 0, 0), (1, 0, 1, 4, 0)])
-    case.arrays = [combined_array("/time", ("time",), (5,), "i8", where, units)]
-    case.coordinates = {"/time": np.arange(5)}
+    case.granule(1, time=(np.array([48.0]), {"units": "hours since 2000-01-03", "calendar": "gregorian"}))
+    options = AxisOptions("time", axis="slots", step="1D")
+    made(case, "/time", 5, "i8", rule(options, [(0, 0, 2, 0), (1, 0, 1, 4)], "2000-01-01"))
     case.publish("/time", np.arange(5), ("time",), **units)
-    case.accepts()
+    report = case.accepts()
+    assert (report.made, report.arrays[0].cells) == ((), 5)
     case.publish("/time", np.array([0, 1, 0, 3, 4]), ("time",), **units)
-    case.objects(r"1 of 5 .*first at \(2,\): published 0 .*source 2")
+    case.objects(r"1 of 5 .*first at \(2,\): published 0 .*source 2000-01-03T00:00:00, origin and 2 steps")
+    case.publish("/time", np.array([0, 2, 2, 3, 4]), ("time",), **units)
+    case.objects(r"first at \(1,\): published 2 .*source 1 .*g0.nc has it at \(1,\)")
+    case.publish("/time", np.arange(5), ("time",), units="days since 2000-01-02")
+    case.objects("5 of 5 .*first at .0,.: published 0 .*2000-01-02T00:00:00, source 0 .*2000-01-01T00:00:00")
+    case.publish("/time", np.arange(5), ("time",))
+    case.objects("only the granule has the attribute units .*counts times, and the other does not")
+    # a granule that was put into another slot than its own time is
+    case.publish("/time", np.arange(5), ("time",), **units)
+    case.rules = {"/time": rule(options, [(0, 0, 2, 0), (1, 0, 1, 3)], "2000-01-01")}
+    case.objects(r"first at \(3,\): .*source 48.0 .*2000-01-05T00:00:00 .*g1.nc")
+
+
+@pytest.mark.parametrize("calendar", ["standard", "noleap", "360_day", "all_leap", "julian", "proleptic_gregorian"])
+def test_month_slots_of_every_calendar(case: Case, calendar: str) -> None:
+    """cftime says where months begin."""
+    units = "days since 1999-11-30"
+    starts = [cftime.date2num(cftime.datetime(1999 + m // 12, m % 12 + 1, 1, calendar=calendar), units) for m in range(10, 20)]
+    values = np.array([n + 14 if i in (1, 4) else n for i, n in enumerate(starts)])
+    for g, i in enumerate((1, 4)):
+        case.granule(g, time=(np.array(values[i]), {"units": units, "calendar": calendar}))
+    options = AxisOptions("time", axis="slots", step="1M")
+    made(case, "/time", 10, "i8", rule(options, [(0, 0, 1, 1), (1, 0, 1, 4)], "1999-11-15T12:00"))
+    case.publish("/time", values, ("time",), units=units, calendar=calendar)
+    case.accepts()
+    for wrong in (3, 4):
+        damaged = values.copy()
+        damaged[wrong] += 1
+        case.publish("/time", damaged, ("time",), units=units, calendar=calendar)
+        case.objects(rf"1 of 10 .*first at \({wrong},\)")
+    case.publish("/time", values[[0, 4, 2, 3, 1, 5, 6, 7, 8, 9]], ("time",), units=units, calendar=calendar)
+    case.objects(r"2 of 10 .*first at \(1,\)")
+
+
+def test_slots_of_decimal_numbers(case: Case) -> None:
+    depth = np.float32([0.1, 0.3])
+    case.granule(0, depth=depth)
+    options = AxisOptions("depth", axis="slots", step="0.1")
+    made(case, "/depth", 4, "f4", rule(options, [(0, 0, 1, 0), (0, 1, 1, 2)], "0.1"))
+    right = np.array([0.1, 0.2, 0.3, 0.4], "f4")
+    case.publish("/depth", right, ("depth",))
+    case.accepts()
+    case.publish("/depth", right.astype("f8"), ("depth",))
+    case.objects("4 of 4 .*source 0.1, origin and 0 steps")
+    case.publish("/depth", np.nextafter(right, np.float32(1)), ("depth",))
+    case.objects("4 of 4")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "labels", "wrong", "text"),
+    [
+        ("(g[0-9])", np.array(["g0", "g1"]), np.array(["g1", "g1"]), r"1 of 2 .*first at \(0,\): .*source g0 .*g0.nc"),
+        ("g([0-9])", np.array([0, 1], "u1"), np.array([0, 2], "u1"), r"1 of 2 .*first at \(1,\): .*source 1 .*g1.nc"),
+        ("x([0-9])", np.array([0, 1]), np.array([0, 1]), "the pattern .* finds nothing in 'g0.nc'"),
+    ],
+)
+def test_labels_of_names(case: Case, pattern: str, labels: np.ndarray, wrong: np.ndarray, text: str) -> None:
+    for g in range(2):
+        case.granule(g, v=np.zeros(1))
+    options = AxisOptions("run", position="name", pattern=pattern)
+    made(case, "/run", 2, "i8", rule(options, [(0, 0, 1, 0), (1, 0, 1, 1)]))
+    case.publish("/run", labels, ("run",))
+    if pattern[0] != "x":
+        case.accepts()
+    case.publish("/run", wrong, ("run",))
+    case.objects(text)
+
+
+def test_a_place_that_no_granule_takes_has_no_label(case: Case) -> None:
+    case.granule(0, v=np.zeros(1))
+    made(case, "/run", 2, "i8", rule(AxisOptions("run", position="name", pattern="g(.)"), [(0, 0, 1, 0)]))
+    case.publish("/run", np.array([0, 1]), ("run",))
+    case.objects("no granule takes place 1")
+
+
+def test_places_taken_of_an_axis(case: Case) -> None:
+    units = {"units": "days since 2000-01-01"}
+    case.granule(0, time=(np.arange(3), units))
+    options = AxisOptions("time", axis="slots", step="1D")
+    how = rule(options, [(0, 0, 3, 2)], "1999-12-30", places=np.array([5, 0, 3, 4, 3]))
+    made(case, "/time", 5, "i8", how)
+    case.publish("/time", np.array([3, -2, 1, 2, 1]), ("time",), **units)
+    case.accepts()
+    case.publish("/time", np.array([3, -2, 1, 1, 1]), ("time",), **units)
+    case.objects(r"1 of 5 .*first at \(3,\): published 1 .*source 2 .*g0.nc has it at \(2,\)")
 
 
 # ---------------------------------------------------------------------------------------------------------------
