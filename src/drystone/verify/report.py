@@ -156,7 +156,7 @@ class VerifyReport:
         exactly = (
             "bit for bit"
             if not decoded
-            else f"bit for bit, or by meaning where granules are coded differently or hold only parts ({', '.join(decoded)})"
+            else f"bit for bit, or where granules are coded differently or hold parts by meaning ({', '.join(decoded)})"
         )
         exactly += "".join(f"; {a.path} within what it says to lose ({a.loss})" for a in self.arrays if a.loss)
         head = f"{how}: {what} equal, {exactly}" if not bad else f"{how}: {len(bad)} of {n} arrays differ, {what} compared"
