@@ -94,7 +94,9 @@ def _status(verbs: _Verbs) -> None:
 def _verify(verbs: _Verbs) -> None:
     verb = _verb(verbs, "verify", "compare published outputs with the granules, by readers that are not drystone's")
     _config(verb)
-    verb.add_argument("--values", choices=("sample", "full"), help="how much to compare (default: as the config says)")
+    verb.add_argument(
+        "--values", choices=("sample", "full", "digest"), help="how much to compare (default: as the config says)"
+    )
 
 
 def _show(verbs: _Verbs) -> None:

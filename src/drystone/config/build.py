@@ -174,5 +174,5 @@ def _failures(values: Mapping[str, object]) -> FailureOptions:
 def _verify(values: Mapping[str, object]) -> VerifyOptions:
     if "values" not in values:
         return VerifyOptions()
-    mode, share = cast("tuple[Literal['none', 'sample', 'full'], float]", values["values"])
+    mode, share = cast("tuple[Literal['none', 'sample', 'full', 'digest'], float]", values["values"])
     return VerifyOptions(mode, share)

@@ -81,13 +81,11 @@ def _parse_share(text: str) -> tuple[bool, object]:
 
 def _parse_verify(text: str) -> tuple[bool, object]:
     words = text.split(maxsplit=1)
-    if text in ("none", "full", "sample"):
+    if text in ("none", "full", "sample", "digest"):
         return True, (text, 0.01)
     if len(words) == 2 and words[0] == "sample":
         share = parse_share(words[1])
         return (True, ("sample", share)) if share else (False, "the share is more than 0% and at most 100%: sample 1%")
-    if text == "digest":
-        return False, "digest is not yet available in this version of drystone"
     return False, ""
 
 
@@ -314,7 +312,9 @@ VERIFY = Section(
     (
         Key(
             "values",
-            Parsed("none, sample, sample 1% or full", _parse_verify, r"^(none|full|sample( [0-9]+(\.[0-9]+)? ?%)?)$"),
+            Parsed(
+                "none, sample, sample 1%, full or digest", _parse_verify, r"^(none|full|digest|sample( [0-9]+(\.[0-9]+)? ?%)?)$"
+            ),
             "How much of each output is compared with the granules before it is published.",
             "sample 1%",
         ),

@@ -296,9 +296,9 @@ class FailureOptions:
 
 @dataclass(frozen=True, slots=True)
 class VerifyOptions:
-    """``none``, ``sample`` (a share of the cells' boxes, 0 to 1) or ``full``."""
+    """``none``, ``sample`` (a share of the cells' boxes, 0 to 1), ``full``, or ``digest``: all, each side read once."""
 
-    values: Literal["none", "sample", "full"] = "sample"
+    values: Literal["none", "sample", "full", "digest"] = "sample"
     share: float = 0.01
 
 

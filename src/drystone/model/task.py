@@ -68,7 +68,8 @@ class StoredObject:
 class Receipt:
     """Proof that a task is done; recorded after its objects are durable.
 
-    Sizes are bytes, times seconds. ``sources`` are the (granule id, attempt id) pairs whose rows it read.
+    Sizes are bytes, times seconds. ``sources`` are the (granule id, attempt id) pairs whose rows it read, ``digest`` is what
+    :mod:`drystone.rechunk.digesting` says of what was read, where the run is to be verified so.
     """
 
     task_id: str
@@ -83,6 +84,7 @@ class Receipt:
     seconds: float
     peak_rss: int
     worker: str
+    digest: str = ""
 
     def to_json(self) -> str:
         """One line."""

@@ -287,13 +287,15 @@ def status(config: Config) -> StatusReport:
     return status_of(_archive(config))
 
 
-def verify(config: Config, *, progress: Progress | None = None, mode: Literal["sample", "full"] | None = None) -> VerifySummary:
+def verify(
+    config: Config, *, progress: Progress | None = None, mode: Literal["sample", "full", "digest"] | None = None
+) -> VerifySummary:
     """Compare published outputs with the granules, through readers of their own.
 
     Parameters
     ----------
     mode
-        ``sample`` or ``full``; None: as the config says.
+        ``sample``, ``full`` or ``digest``; None: as the config says.
 
     Raises
     ------

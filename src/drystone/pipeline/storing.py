@@ -22,12 +22,14 @@ from drystone.model.placement import CombinedArray
 from drystone.model.progress import Progress
 from drystone.pipeline.archive import Archive
 from drystone.pipeline.combined import Whole, fetcher_for
+from drystone.pipeline.digests import write_digests
 from drystone.pipeline.passes import Passes, shuffle_sizes, sweep_between
 from drystone.pipeline.planning import OutputPlan
 from drystone.pipeline.published import PublishedRecord, read_published, write_published
 from drystone.pipeline.verifying import verified_text, verify_one
 from drystone.plan.layout import TargetLayout
 from drystone.plan.memory import task_memory
+from drystone.rechunk.digesting import digests_of
 from drystone.rechunk.kernel import TaskDone, TaskJob, run_task
 from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, content_digests, load_plan, resumed_plan, write_plan
 from drystone.rechunk.receipts import RunState, load_receipts, proved, remove_objects, run_state, sweep_temporary, target_sizes
@@ -164,7 +166,10 @@ def run_store(archive: Archive, whole: Whole, work: StoreWork, check: Callable[[
         )
     remove_objects(store, key, stray_objects(layouts, sizes, work.leftover), work.leftover)
     TableView(plan.combined, whole.table, archive.places, fetcher_for(archive, whole.table)).recheck()
-    verified = _verify(archive, whole, plan, progress)
+    if archive.config.verify.values == "digest":
+        receipts = (r for _, r in proved(rechunk, load_receipts(archive.store, run), sizes))
+        write_digests(archive, plan.output, identity, digests_of(rechunk, receipts))
+    verified = _verify(archive, whole, plan, identity, progress)
     check()
     _fold_receipts(archive, whole, run, rechunk, sizes)
     publish(store, key, layouts, plan.combined.groups)
@@ -251,7 +256,8 @@ def _run_tasks(
     progress.start(stage, plan.n_tasks, "tasks")
     progress.advance(stage, state.n_done)
     place = archive.config.work.partition(":")[0]
-    job = TaskJob(archive.places, f"{place}:{archive.run_key(output)}", whole.table.pin(), plan.fingerprint, scratch=scratch)
+    run, digest = f"{place}:{archive.run_key(output)}", archive.config.verify.values == "digest"
+    job = TaskJob(archive.places, run, whole.table.pin(), plan.fingerprint, scratch=scratch, digest=digest)
     failed: list[tuple[int, DrystoneError]] = []
     sums = [0, 0]
 
@@ -291,8 +297,8 @@ def _run_tasks(
     return sums[0], sums[1]
 
 
-def _verify(archive: Archive, whole: Whole, plan: OutputPlan, progress: Progress) -> str:
+def _verify(archive: Archive, whole: Whole, plan: OutputPlan, identity: str, progress: Progress) -> str:
     options = archive.config.verify
     if options.values != "none":
-        verify_one(archive, plan.output, whole, plan.published, progress=progress)
+        verify_one(archive, plan.output, whole, plan.published, progress=progress, identity=identity)
     return verified_text(options)

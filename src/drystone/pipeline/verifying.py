@@ -14,6 +14,7 @@ from drystone.model.placement import Combined, CombinedArray
 from drystone.model.progress import Progress, Silent
 from drystone.pipeline.archive import Archive
 from drystone.pipeline.combined import Whole, whole_of
+from drystone.pipeline.digests import read_digests
 from drystone.pipeline.published import read_published
 from drystone.pipeline.scan import list_granules
 from drystone.plan.forms import form_of
@@ -75,11 +76,13 @@ def verify_one(
     mode: str | None = None,
     progress: Progress | None = None,
     staged: tuple[str, str | None] | None = None,
+    identity: str = "",
     consequence: str = "it was not published",
 ) -> VerifyReport:
     """Compare one output with its granules; ``staged`` names where it lies before it is visible, and its version.
 
-    ``consequence`` ends the message where values differ.
+    ``identity`` is that of the store, by which what was digested while it was written is found; ``consequence`` ends the
+    message where values differ.
 
     Raises
     ------
@@ -104,6 +107,7 @@ def verify_one(
         progress=progress or Silent(),
         version=version,
         differences=archive.config.combine.differences,
+        written=read_digests(archive, output, identity) if values == "digest" and identity else {},
         options={archive.places.store(name).url: place.options for name, place in archive.places.by_name.items()},
     )
     if not report.ok:
@@ -141,7 +145,16 @@ def verify_archive(archive: Archive, *, progress: Progress | None = None, mode: 
         if record is None:
             raise StorageError(f"{output.at} is not published yet; run `drystone run`", kind="not-published", output=output.at)
         chosen = mode or (archive.config.verify.values if archive.config.verify.values != "none" else "sample")
-        report = verify_one(archive, output, whole, record.arrays, mode=chosen, progress=progress, consequence=consequence)
+        report = verify_one(
+            archive,
+            output,
+            whole,
+            record.arrays,
+            mode=chosen,
+            progress=progress,
+            identity=record.identity,
+            consequence=consequence,
+        )
         reports.append((output.at, report))
     return VerifySummary(tuple(reports))
 

@@ -34,6 +34,7 @@ from drystone.plan.shuffle import Shuffle
 from drystone.protocols import RowSource
 from drystone.rechunk.cells import write_region
 from drystone.rechunk.copying import copy_region
+from drystone.rechunk.digesting import TaskDigest, takes_digest
 from drystone.rechunk.gather import Gatherer
 from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, load_plan
 from drystone.rechunk.receipts import ReceiptLog
@@ -67,6 +68,8 @@ class TaskJob:
         What tasks write through; None: objects where the plan says.
     scratch
         ``place:key`` of the folder for what lies between two passes; empty: in the run's.
+    digest
+        Whether receipts have digests of what was read.
     """
 
     places: Places
@@ -75,6 +78,7 @@ class TaskJob:
     fingerprint: str
     target: TargetOpener | None = None
     scratch: str = ""
+    digest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +247,8 @@ def run_task(job: TaskJob, index: int) -> TaskDone:
     _reset_peak()
     fetcher = context.fetcher
     read, decoded = fetcher.bytes_read, fetcher.bytes_decoded
-    objects = _written(context, writer, a, task)
+    digest = TaskDigest(a, task.start, task.stop) if job.digest and task.pass_ == 2 and takes_digest(a) else None
+    objects = _written(context, writer, a, task, digest)
     sources = a.sources(task.start, task.stop)
     receipt = Receipt(
         task.task_id,
@@ -259,13 +264,16 @@ def run_task(job: TaskJob, index: int) -> TaskDone:
         round(time.perf_counter() - began, 4),
         peak_rss(),
         context.log.worker,
+        "" if digest is None else digest.text(),
     )
     changes = writer.changes()
     context.log.append(receipt)
     return TaskDone(receipt, changes)
 
 
-def _written(context: _Context, writer: TargetWriter, a: ArrayPlan, task: Task) -> tuple[StoredObject, ...]:
+def _written(
+    context: _Context, writer: TargetWriter, a: ArrayPlan, task: Task, digest: TaskDigest | None
+) -> tuple[StoredObject, ...]:
     """Read, encode and put a task's region, whole or step by step; copy it as it is encoded; or cut it for a second pass."""
     if a.tasks.copies:
         return copy_region(writer, a, (task.start, task.stop), context.fetcher)
@@ -283,6 +291,8 @@ def _written(context: _Context, writer: TargetWriter, a: ArrayPlan, task: Task) 
             context.fetcher.read_box(a.array, start, stop, out=slab)
         else:
             context.fetcher.bytes_read += context.gatherer(a, shuffle).read(start, stop, slab)
+        if digest is not None:
+            digest.add(start, slab)
 
     if stream is not None:
         first = next(steps_of(task.start, task.stop, stream))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Incomparable", "coding_problems", "differs", "native", "number", "show", "text"]
+__all__ = ["Incomparable", "coding_problems", "differs", "native", "number", "one_type", "show", "text"]
 
 type Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -84,13 +84,24 @@ def differs(a: Array, b: Array) -> Array:
             field = differs(np.asarray(a[name]), np.asarray(b[name]))
             wrong |= field.reshape(*a.shape, -1).any(axis=-1)
         return wrong
-    # an enumeration of two is a bool to one reader and a byte to the other
-    if a.dtype != b.dtype and not {a.dtype.str[1:], b.dtype.str[1:]} <= {"b1", "u1", "i1"}:
-        raise Incomparable(f"published as {a.dtype}, stored as {b.dtype}")
+    one_type(a, b)
     size = a.dtype.itemsize
     word = np.dtype(f"u{size}") if size in (1, 2, 4, 8) else np.dtype(np.uint8)
     left, right = (np.ascontiguousarray(v).reshape(-1).view(word).reshape(v.size, -1) for v in (a, b))
     return np.asarray((left != right).any(axis=1).reshape(a.shape), bool)
+
+
+def one_type(a: Array, b: Array) -> None:
+    """See that two native arrays of numbers are of one type.
+
+    Raises
+    ------
+    Incomparable
+        They are not.
+    """
+    # an enumeration of two is a bool to one reader and a byte to the other
+    if a.dtype != b.dtype and not {a.dtype.str[1:], b.dtype.str[1:]} <= {"b1", "u1", "i1"}:
+        raise Incomparable(f"published as {a.dtype}, stored as {b.dtype}")
 
 
 def show(value: object) -> str:

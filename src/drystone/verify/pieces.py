@@ -103,7 +103,15 @@ class Placed:
 
     def pieces(self, start: Index, stop: Index) -> Iterator[Piece]:
         """The parts of a box that granules hold."""
-        for i in self._touching(start, stop):
+        return self._parts(self._touching(start, stop), start, stop)
+
+    def all(self, shape: Index) -> Iterator[Piece]:
+        """The parts of the whole that granules hold, one granule's after the other."""
+        in_order = sorted(range(len(self)), key=self._granule.__getitem__)
+        return self._parts(in_order, (0,) * len(shape), shape)
+
+    def _parts(self, numbers: Iterable[int], start: Index, stop: Index) -> Iterator[Piece]:
+        for i in numbers:
             src, count, dest = self.box(i, stop)
             low = tuple(max(a, d) for a, d in zip(start, dest, strict=True))
             high = tuple(min(b, d + n) for b, d, n in zip(stop, dest, count, strict=True))

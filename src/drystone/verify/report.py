@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
+from drystone.grid.digest import NAME
+
 __all__ = ["ArrayReport", "Mismatch", "VerifyReport"]
 
 
@@ -51,6 +53,8 @@ class ArrayReport:
         granule could not be read. Each is a failure.
     loss
         What the form was said to lose of values, and each was compared within; empty: nothing.
+    digest
+        Of the published array, as sixteen hexadecimal digits, where it was compared so (see :mod:`drystone.grid.digest`).
     by_meaning
         Granules pack, date or mark missing values in different ways, so that decoded values were compared; or it is a
         coordinate that no granule holds as it is, so that its values were found again from granules, names and steps.
@@ -65,6 +69,7 @@ class ArrayReport:
     problems: tuple[str, ...] = ()
     by_meaning: bool = False
     loss: str = ""
+    digest: str = ""
 
     @property
     def ok(self) -> bool:
@@ -150,7 +155,7 @@ class VerifyReport:
         """For people: one line in all, one a failing array, one for arrays left out."""
         n = len(self.arrays)
         what = f"{self.cells} of {self.total} cells of {n} array{'' if n == 1 else 's'}"
-        how = self.mode if self.mode == "full" else f"sample (share {self.share:g}, seed {self.seed})"
+        how = self.mode if self.mode != "sample" else f"sample (share {self.share:g}, seed {self.seed})"
         bad = [a for a in self.arrays if not a.ok]
         decoded = [a.path for a in self.arrays if a.by_meaning]
         exactly = (
@@ -158,6 +163,8 @@ class VerifyReport:
             if not decoded
             else f"bit for bit, or where granules are coded differently or hold parts by meaning ({', '.join(decoded)})"
         )
+        by_digest = sum(bool(a.digest) for a in self.arrays)
+        exactly += f"; {by_digest} of them by the digest {NAME} of each step" if by_digest else ""
         exactly += "".join(f"; {a.path} within what it says to lose ({a.loss})" for a in self.arrays if a.loss)
         head = f"{how}: {what} equal, {exactly}" if not bad else f"{how}: {len(bad)} of {n} arrays differ, {what} compared"
         tail = [f"in no granule, so compared with none: {', '.join(self.made)}"] if self.made else []

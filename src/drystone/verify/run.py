@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drystone.codecs.zarr_forms import unkept_attributes
 from drystone.errors import ConfigError, MissingExtra, VerifyError
@@ -49,6 +50,7 @@ def verify_output(
     slab_bytes: int = SLAB_BYTES,
     differences: DifferenceOptions | None = None,
     decoded: bool = False,
+    written: Mapping[str, NDArray[np.uint64]] | None = None,
 ) -> VerifyReport:
     """Compare a published form with its granules by readers that are not ours.
 
@@ -67,7 +69,8 @@ def verify_output(
         Granule id to path or URL, for every granule of the placements.
     mode
         ``sample``: boxes whose cells add up to about ``share`` of each array, with the first cell, the last cell and some
-        edges between granules always among them; ``full``: every cell.
+        edges between granules always among them; ``full``: every cell; ``digest``: every cell too, but each side is read once
+        and in its own order, and cells are compared where the digests of both differ.
     share
         0 to 1, for ``sample``.
     seed
@@ -87,6 +90,8 @@ def verify_output(
         differ from what is published.
     decoded
         The form holds unpacked values of packed arrays (``values: decoded``).
+    written
+        For ``digest``: path to the digests, uint64 one a step, that the writer took of what it wrote.
 
     Returns
     -------
@@ -111,13 +116,13 @@ def verify_output(
             "options": {k: dict(v) for k, v in (options or {}).items()},
             "version": version,
             "mode": mode,
-            "share": 1.0 if mode == "full" else share,
+            "share": share if mode == "sample" else 1.0,
             "seed": seed,
             "slab_bytes": slab_bytes,
             "result": str(Path(folder) / "result.json"),
             "paths": _reader_folders(),
             "accepted": list(_accepted(differences or DifferenceOptions())),
-            **_columns(chosen, combined, granules, form, decoded),
+            **_columns(chosen, combined, granules, form, decoded, Path(folder), written or {}),
         }
         path = Path(folder) / "job.json"
         path.write_text(json.dumps(job), encoding="utf-8")
@@ -154,8 +159,8 @@ def require_readers(form: str) -> None:
 def _check(form: str, mode: str, share: float, combined: Combined, arrays: Sequence[str] | None) -> None:
     if form not in ("zarr", "icechunk", "kerchunk-parquet"):
         raise ConfigError(f"no witness reads the form {form!r} (known: zarr, icechunk, kerchunk-parquet)", kind="form")
-    if mode not in ("sample", "full"):
-        raise ConfigError(f"verification is sample or full, not {mode!r}", kind="mode")
+    if mode not in ("sample", "full", "digest"):
+        raise ConfigError(f"verification is sample, full or digest, not {mode!r}", kind="mode")
     if not 0 <= share <= 1:
         raise ConfigError(f"the share of cells to verify is between 0 and 1, not {share}", kind="share", share=share)
     known = {a.path for a in combined.arrays}
@@ -192,6 +197,8 @@ def _columns(
     granules: Mapping[int, str],
     form: str,
     decoded: bool,
+    folder: Path,
+    written: Mapping[str, NDArray[np.uint64]],
 ) -> dict[str, object]:
     """Arrays, placements and granules as plain lists."""
     known: dict[bytes, int] = {}
@@ -215,6 +222,7 @@ def _columns(
             used.update(where.granule_id.tolist())
         specs.append({**_spec(a, form, decoded), "placements": known[key]})
         specs[-1]["parents"] = _parents(a, combined)
+        specs[-1]["written"] = _kept(written.get(a.path), folder / f"{len(specs)}.npy")
     unknown = sorted(used - set(granules))
     if unknown:
         raise VerifyError(
@@ -225,6 +233,13 @@ def _columns(
         )
     names = {str(g): granules[g] for g in sorted(used)}
     return {"arrays": specs, "made": made, "placements": placements, "granules": names}
+
+
+def _kept(values: NDArray[np.uint64] | None, path: Path) -> str | None:
+    if values is None:
+        return None
+    np.save(path, values, allow_pickle=False)
+    return str(path)
 
 
 def _spec(a: CombinedArray, form: str, decoded: bool) -> dict[str, object]:
@@ -323,7 +338,7 @@ def _expected(array: CombinedArray, mode: str, share: float) -> int:
     cells = 1
     for n in array.shape:
         cells *= n
-    return cells if mode == "full" else int(cells * share)
+    return int(cells * share) if mode == "sample" else cells
 
 
 def _run(job: Path, folder: Path, progress: Progress | None, cells: int, location: str) -> dict[str, object]:

@@ -37,6 +37,7 @@ class Tally:
     mismatches: int = 0
     first: dict[str, Any] | None = None
     problems: list[str] = field(default_factory=list)
+    digest: str = ""  # of the whole, where it was compared so
 
 
 @dataclass(frozen=True)

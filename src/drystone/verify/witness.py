@@ -2,8 +2,8 @@
 
 It runs as ``python -I witness.py job.json``, in a process of its own. The first thing it does is to forbid the import of
 drystone (:func:`seal`), the last is to prove that none was imported. Its helpers (``boxes``, ``pieces``, ``picks``,
-``compare``, ``meaning``, ``instants``, ``subject``, ``made``, ``labels``, ``readers``, ``granules``, ``cropping``) import
-nothing of drystone's either and are loaded by their path.
+``compare``, ``comparing``, ``digesting``, ``meaning``, ``instants``, ``subject``, ``made``, ``labels``, ``readers``,
+``granules``, ``cropping``, and ``digest`` of the grid's) import nothing of drystone's either and are loaded by their path.
 
 Where all granules of an array are coded alike, published values are theirs bit for bit, and each granule that is looked at
 must have the coding attributes that are published. Where they are not, each side is decoded by its own attributes.
@@ -48,11 +48,11 @@ def breaches() -> list[str]:
     return sorted(n for n in sys.modules if n.partition(".")[0] == "drystone")
 
 
-def _sibling(name: str) -> ModuleType:
-    """A helper beside this file, loaded without its package."""
+def _sibling(name: str, folder: str = ".") -> ModuleType:
+    """A helper beside this file, or in a folder that is, loaded without its package."""
     known = f"_witness_{name}"
     if known not in sys.modules:
-        spec = importlib.util.spec_from_file_location(known, Path(__file__).with_name(f"{name}.py"))
+        spec = importlib.util.spec_from_file_location(known, Path(__file__).parent / folder / f"{name}.py")
         assert spec is not None
         assert spec.loader is not None
         sys.modules[known] = module = importlib.util.module_from_spec(spec)
@@ -61,16 +61,18 @@ def _sibling(name: str) -> ModuleType:
 
 
 if TYPE_CHECKING:
-    from drystone.verify import boxes, compare, granules, made, meaning, picks, pieces, readers, subject
+    from drystone.verify import boxes, compare, comparing, digesting, granules, made, picks, pieces, readers, subject
 else:
     if __name__ == "__main__":
         seal()
     boxes, compare, readers, pieces = (_sibling(n) for n in ("boxes", "compare", "readers", "pieces"))
     _sibling("instants")
     # after those that they ask for
-    granules, meaning, subject, picks = (_sibling(n) for n in ("granules", "meaning", "subject", "picks"))
+    granules, _, subject, picks = (_sibling(n) for n in ("granules", "meaning", "subject", "picks"))
     _sibling("labels")
-    made = _sibling("made")
+    made, comparing = _sibling("made"), _sibling("comparing")
+    _sibling("digest", "../grid")
+    digesting = _sibling("digesting")
 
 
 @dataclass
@@ -110,6 +112,9 @@ class Witness:
         self._sources = granules.Sources(job["options"])
         self._codings = subject.Codings(self._sources, job["accepted"])
         self._progress = _Progress()
+        self._comparison = comparing.Comparison(
+            self._sources, self._codings, job["granules"], job["slab_bytes"], self._progress.advance
+        )
         self._placed = [pieces.Placed(columns, job["granules"]) for columns in job["placements"]]
 
     def run(self) -> dict[str, Any]:
@@ -166,8 +171,12 @@ class Witness:
             except readers.Unreadable as error:
                 one.problem(str(error))
         try:
-            for start, stop, values in _ahead(node, self._boxes(node, one)):
-                self._box(one, start, stop, values)
+            by_digest = self._job["mode"] == "digest" and digesting.by_digest(one, node.dtype)
+            chosen = self._doubtful(node, one) if by_digest else self._boxes(node, one)
+            for start, stop, values in _ahead(node, iter(chosen)):
+                self._comparison.box(one, start, stop, values)
+            if by_digest and chosen and not tally.mismatches:
+                one.problem("digests differed, and no cell does: something reads otherwise from one time to the next")
         except (readers.Unreadable, compare.Incomparable) as error:
             one.problem(str(error))
         except _ReadError as error:
@@ -177,124 +186,33 @@ class Witness:
             one.problem(f"the published array cannot be read from {error.start} to {error.stop}{of}: {error}")
         return tally
 
-    def _boxes(self, node: Any, one: subject.Subject) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:  # noqa: ANN401 - arrays of several libraries
-        job, spec = self._job, one.spec
+    def _doubtful(self, node: Any, one: subject.Subject) -> list[boxes.Box]:  # noqa: ANN401 - arrays of several libraries
+        """Boxes to compare since their digests differ."""
+        budget, layout, tally = self._job["slab_bytes"], self._layout(node, one), one.tally
+        sums = digesting.digested(_ahead(node, boxes.slabs(layout, budget)), self._comparison, one, layout, budget)
+        tally.digest = sums.total(one.spec["dims"])
+        doubtful = digesting.doubtful(sums, one, node.shape)
+        again = sum(pieces.volume(*box) for box in doubtful)
+        tally.cells = tally.total - again
+        self._progress.advance(-again)
+        whole = (pieces.Piece(start, stop, None, start) for start, stop in doubtful)
+        return [(p.start, p.stop) for w in whole for p in pieces.thin(w, budget, layout.itemsize)]
+
+    def _layout(self, node: Any, one: subject.Subject) -> boxes.Layout:  # noqa: ANN401 - as above
+        spec = one.spec
         layout = boxes.Layout(node.shape, _chunk(node), _itemsize(node))
         if one.picks is None:
-            columns = job["placements"][spec["placements"]]
+            columns = self._job["placements"][spec["placements"]]
             layout = replace(
                 layout, axis=columns["axis"], dest=columns["dest"], count=columns["count"], tiles=one.placed.tiles()
             )
-        if job["mode"] == "full":
+        return layout
+
+    def _boxes(self, node: Any, one: subject.Subject) -> Iterator[boxes.Box]:  # noqa: ANN401 - as above
+        job, layout = self._job, self._layout(node, one)
+        if job["mode"] != "sample":
             return boxes.slabs(layout, job["slab_bytes"])
-        return iter(boxes.sample(layout, job["share"], job["seed"], spec["path"], job["slab_bytes"]))
-
-    def _box(self, one: subject.Subject, start: tuple[int, ...], stop: tuple[int, ...], published: compare.Array) -> None:
-        one.tally.boxes += 1
-        budget, size = self._job["slab_bytes"], published.dtype.itemsize
-        if one.picks is None:
-            bare = self._placed_parts(one, start, stop, published)
-        else:
-            bare = self._picked_parts(one, one.picks, start, stop, published)
-        if bare is None:
-            return
-        for piece in pieces.thin(pieces.Piece(start, stop, None, (0,) * len(start)), budget, size):
-            box = _within(piece, start)
-            cells = int(bare[box].sum())
-            if cells:
-                ours = published[box]
-                theirs, wrong = self._gap(one, piece, ours)
-                self._count(one, subject.Origin.of(piece, one), ours, theirs, wrong & bare[box], cells)
-
-    def _placed_parts(
-        self, one: subject.Subject, start: tuple[int, ...], stop: tuple[int, ...], published: compare.Array
-    ) -> compare.Array | None:
-        """Compare what granules hold of a box; the cells that none does."""
-        held = list(one.placed.pieces(start, stop))
-        budget, size = self._job["slab_bytes"], published.dtype.itemsize
-        for piece in (part for whole in held for part in pieces.thin(whole, budget, size)):
-            ours = published[_within(piece, start)]
-            theirs = self._theirs(one, piece).reshape(ours.shape)
-            self._count(one, subject.Origin.of(piece, one), ours, theirs, self._differs(one, piece, ours, theirs), ours.size)
-        return pieces.uncovered(start, stop, held)
-
-    def _picked_parts(
-        self, one: subject.Subject, chosen: picks.Picks, start: tuple[int, ...], stop: tuple[int, ...], published: compare.Array
-    ) -> compare.Array | None:
-        """The same of an array that takes places of another one."""
-        import numpy as np
-
-        bare = np.ones(published.shape, bool)
-        for part in chosen.parts(one.placed, start, stop, max(1, self._job["slab_bytes"] // max(1, published.dtype.itemsize))):
-            where = part.within(start)
-            ours = published[where]
-            theirs = self._theirs(one, part.piece)[part.taken()].reshape(ours.shape)
-            self._count(
-                one, subject.Origin.picked(part, one), ours, theirs, self._differs(one, part.piece, ours, theirs), ours.size
-            )
-            bare[where] = False
-        return bare if bare.any() else None
-
-    def _differs(self, one: subject.Subject, piece: pieces.Piece, ours: compare.Array, theirs: compare.Array) -> compare.Array:
-        mine, their = one.published.coding, self._codings.of(one, str(piece.granule))
-        loss = one.spec["loss"]
-        bound = (0.0, 0.0) if loss is None else (loss["relative"], loss["absolute"])
-        if one.spec["meaning"]:
-            return meaning.differs(ours, mine, theirs, their, bound)
-        wrong = compare.differs(ours, theirs)
-        if loss is not None:
-            wrong[wrong] = ~meaning.within(ours[wrong], mine, theirs[wrong], their, bound)
-        if mine.clock != their.clock and mine.clock is not None and their.clock is not None:
-            wrong = wrong | meaning.differs(ours, mine, theirs, their)  # one number, and maybe two dates
-        return wrong
-
-    def _count(
-        self,
-        one: subject.Subject,
-        origin: subject.Origin,
-        ours: compare.Array,
-        theirs: compare.Array,
-        wrong: compare.Array,
-        cells: int,
-    ) -> None:
-        tally = one.tally
-        tally.cells += cells
-        self._progress.advance(cells)
-        count = int(wrong.sum())
-        tally.mismatches += count
-        if count and tally.first is None:
-            tally.first = _first(origin, ours, theirs, wrong)
-
-    def _theirs(self, one: subject.Subject, piece: pieces.Piece) -> compare.Array:
-        """What a granule holds of a piece, in the piece's shape."""
-        inner, new = one.spec["inner"], set(one.spec["new_axes"])
-        at = [[v - s for v, s in zip(corner, piece.shift, strict=True)] for corner in (piece.start, piece.stop)]
-        if any(at[0][d] != 0 or at[1][d] != 1 for d in new):
-            raise readers.Unreadable(f"{piece.granule}, {inner}: it has one place on a new axis, {at[0]} to {at[1]} was placed")
-        own = [subject.own_places(one.spec, corner, extent) for extent, corner in enumerate(at)]
-        shape = tuple(b - a for a, b in zip(*own, strict=True))
-        values = compare.native(self._sources.read(str(piece.granule), inner, own[0], own[1]))
-        if values.shape != shape:
-            raise readers.Unreadable(f"{piece.granule}, {inner}: read {values.shape} where {shape} was asked for")
-        return values.reshape([b - a for a, b in zip(piece.start, piece.stop, strict=True)])
-
-    def _gap(self, one: subject.Subject, piece: pieces.Piece, ours: compare.Array) -> tuple[compare.Array, compare.Array]:
-        """What cells that no granule covers must read as, and where they do not."""
-        spec = one.spec
-        theirs = _gap(spec["fill"], ours, spec["dtype"])
-        if not spec["meaning"]:
-            return theirs, compare.differs(ours, theirs)
-        if spec["gap_missing"]:
-            return theirs, ~meaning.missing(ours, one.published.coding)
-        if theirs.dtype == ours.dtype:
-            return theirs, compare.differs(ours, theirs)
-        first = self._codings.of(one, self._job["granules"][str(spec["firsts"][0])])
-        return theirs, meaning.differs(ours, one.published.coding, theirs, first)
-
-
-def _within(piece: pieces.Piece, start: tuple[int, ...]) -> Any:  # noqa: ANN401  an index of NumPy's
-    """The piece in an array that begins at ``start``; the Ellipsis keeps an array where a scalar would come out."""
-    return (*(slice(a - s, b - s) for a, b, s in zip(piece.start, piece.stop, start, strict=True)), ...)
+        return iter(boxes.sample(layout, job["share"], job["seed"], one.spec["path"], job["slab_bytes"]))
 
 
 def _ahead(node: Any, chosen: Iterator[boxes.Box]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], compare.Array]]:  # noqa: ANN401 - as above
@@ -315,34 +233,6 @@ def _ahead(node: Any, chosen: Iterator[boxes.Box]) -> Iterator[tuple[tuple[int, 
             pending = None if following is None else pool.submit(read, following)
             yield *box, values
             box = following
-
-
-def _gap(fill: str | None, like: compare.Array, dtype: str | None) -> compare.Array:
-    """The value of a gap in the shape of what was published; ``dtype`` is that of ``fill`` where it is a number."""
-    import numpy as np
-
-    if like.dtype.kind == "O":
-        out = np.empty(like.shape, object)
-        out.reshape(-1)[:] = [bytes.fromhex(fill or "")] * like.size
-        return out
-    kind = like.dtype if dtype is None else np.dtype(dtype)
-    data = bytes.fromhex(fill) if fill else bytes(kind.itemsize)
-    if len(data) != kind.itemsize:
-        raise compare.Incomparable(f"published as {like.dtype}, and the fill value has {len(data)} bytes")
-    return np.broadcast_to(np.frombuffer(data, kind, 1).reshape((1,) * like.ndim), like.shape)
-
-
-def _first(origin: subject.Origin, ours: compare.Array, theirs: compare.Array, wrong: compare.Array) -> dict[str, Any]:
-    import numpy as np
-
-    local = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape)) if wrong.ndim else ()
-    return {
-        "index": origin.index(local),
-        "published": compare.show(ours[local]),
-        "source": compare.show(theirs[local]),
-        "granule": origin.granule,
-        "source_index": None if origin.granule is None else origin.source(local),
-    }
 
 
 def _chunk(node: Any) -> tuple[int, ...]:  # noqa: ANN401  zarr is not imported yet

@@ -215,7 +215,7 @@ def test_chunks_and_shards(tmp_path: Path, chunks: str, shards: str, meant: tupl
         ("outputs:", "execution: {cluster: slurm}\noutputs:", "execution.cluster", "local, inline", "'slurm'", "not yet"),
         ("outputs:", "failures: {granules: 0.1}\noutputs:", "failures.granules", "percentage", "0.1", ""),
         ("outputs:", "failures: {granules: 101%}\noutputs:", "failures.granules", "percentage", "'101%'", ""),
-        ("outputs:", "verify: {values: digest}\noutputs:", "verify.values", "none, sample", "'digest'", "not yet"),
+        ("outputs:", "verify: {values: crc}\noutputs:", "verify.values", "none, sample", "'crc'", ""),
         ("outputs:", "verify: {values: sample 0%}\noutputs:", "verify.values", "none, sample", "'sample 0%'", "more than 0%"),
         ("outputs:", "verify:\noutputs:", "verify", "verify (a mapping", "nothing", ""),
         ("outputs:", "storage: {here: 'file:x'}\noutputs:", "storage.here", "another name", "here", "own folder"),

@@ -64,11 +64,12 @@ BAD = [
     HEAD + OUTPUT + "execution: {memory_per_worker: 4}\n",
     HEAD + OUTPUT + "failures: {granules: -1}\n",
     HEAD + OUTPUT + "failures: {granules: some}\n",
-    HEAD + OUTPUT + "verify: {values: digest}\n",
+    HEAD + OUTPUT + "verify: {values: crc}\n",
     HEAD + OUTPUT + "reads: {map: {lat: 0}}\n",
 ]
 GOOD = [
     HEAD + OUTPUT,
+    HEAD + OUTPUT + "verify: {values: digest}\n",
     HEAD + OUTPUT + "version: 1\nstorage: {raw: x, b: {url: 's3://y', anonymous: true}}\n",
     HEAD + STORE % 'chunks: {a: 1, b: all, "*": 1.5 MiB}, shards: none, codecs: zstd',
     HEAD + STORE % 'chunks: 256 kB, shards: {a: 4, "*": none}, codecs: [{blosc: {level: 9}}]',

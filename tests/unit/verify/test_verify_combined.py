@@ -99,7 +99,13 @@ class Case:
     def verify(self, mode: str = "full", **options: object) -> VerifyReport:
         granules = {int(p.stem[1:]): str(p) for p in self.folder.glob("g*.nc")}
         whole = Combined((), tuple(self.arrays), None, self.coordinates, rules=self.rules)
-        return verify_output("zarr", str(self.folder / "out"), whole, granules, mode=mode, **options)  # type: ignore[arg-type]
+        there = ("zarr", str(self.folder / "out"), whole, granules)
+        report = verify_output(*there, mode=mode, **options)  # type: ignore[arg-type]
+        if mode == "full":  # digests find what cells find
+            by_digest = verify_output(*there, mode="digest", **options)  # type: ignore[arg-type]
+            assert [a.ok for a in by_digest.arrays] == [a.ok for a in report.arrays], by_digest.lines()
+            assert [a.cells for a in by_digest.arrays] == [a.cells for a in report.arrays]
+        return report
 
     def objects(self, text: str, **options: object) -> None:
         report = self.verify(**options)
