@@ -44,7 +44,13 @@ class Made:
         known = {} if written is None else {"/v": written}
         granules = {i: str(self.folder / f"{i}.h5") for i in range(n)}
         return verify_output(
-            "zarr", str(self.folder / "out"), Combined((), (array,), "time"), granules, mode="digest", written=known, slab_bytes=4096
+            "zarr",
+            str(self.folder / "out"),
+            Combined((), (array,), "time"),
+            granules,
+            mode="digest",
+            written=known,
+            slab_bytes=4096,
         )
 
     def store(self) -> zarr.Array:
