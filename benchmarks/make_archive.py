@@ -8,6 +8,7 @@ kind   a file holds        variable                                chunks, filte
 oisst  one day             2 x int16 (1, 1, 720, 1440)             one chunk each, shuffle + zlib 4
 mur    one day             int16 (1, 3600, 7200)                   (1, 900, 900), shuffle + zlib 6
 bran   one month           int16 (31, 51, 50, 144)                 (1, 1, 10, 12), shuffle + zlib 1
+maps   fifty days          int16 (50, 720, 1440)                   (1, 720, 1440), shuffle + zlib 1
 =====  ==================  ======================================  =================================
 
 A file is made once: those that exist under their final name are kept.
@@ -44,6 +45,7 @@ KINDS = {
         ("sst", "anom"), {"time": 1, "zlev": 1, "lat": 720, "lon": 1440}, (1, 1, 720, 1440), 4, "oisst-{:05d}.nc", 1, 365
     ),
     "mur": Kind(("analysed_sst",), {"time": 1, "lat": 3600, "lon": 7200}, (1, 900, 900), 6, "mur-{:05d}.nc", 1, 10),
+    "maps": Kind(("sst",), {"time": 50, "lat": 720, "lon": 1440}, (1, 720, 1440), 1, "maps-{:04d}.nc", 50, 20),
     "bran": Kind(("temp",), {"time": 31, "lev": 51, "lat": 50, "lon": 144}, (1, 1, 10, 12), 1, "temp-{:03d}.nc", 31, 4),
 }
 
