@@ -476,7 +476,7 @@ def test_a_store_without_a_root_is_verified_array_by_array(archive: Archive) -> 
 def test_a_call_that_makes_no_sense_is_refused(archive: Archive) -> None:
     with pytest.raises(ConfigError, match="no witness reads the form 'tiff'"):
         archive.verify("tiff")
-    with pytest.raises(ConfigError, match="sample or full, not 'some'"):
+    with pytest.raises(ConfigError, match="sample, full or digest, not 'some'"):
         archive.verify(mode="some")
     with pytest.raises(ConfigError, match="between 0 and 1, not 2"):
         archive.verify(mode="sample", share=2)
