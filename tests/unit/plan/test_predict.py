@@ -142,6 +142,21 @@ def test_chunks_read_again_are_decoded_again():
     assert work.fetched == pytest.approx(360_000 * small.amplification)
 
 
+def test_two_passes_write_and_read_what_lies_in_between():
+    array, layout = maps(), target((90, 100, 250))
+    way = weigh(array, layout, 20_000_000, in_flight=1_000_000, slots=2, only="two passes").candidates[0]
+    assert way.shuffle is not None
+    first, second = works_of(way, array, layout, Ends("a", "b", 360_000, 2, "c"))
+    assert (first.source, first.target, second.source, second.target) == ("a", "c", "c", "b")
+    assert (first.tasks, second.tasks) == (way.shuffle.n_sources, way.regions.n_chunks)
+    assert first.tasks + second.tasks == way.n_tasks
+    assert (first.chunks, first.objects, second.granules) == (90, way.shuffle.n_sources, way.shuffle.n_pieces)
+    assert first.fetched == pytest.approx(360_000)
+    assert second.fetched == first.written == pytest.approx(1.2 * 360_000)
+    assert second.written == pytest.approx(360_000)
+    assert [c.use.name for c in (*first.encoded, *second.decoded)] == ["blosc-lz4-shuffle"] * 2
+
+
 def test_the_fastest_way_that_fits_wins_and_not_the_cheapest():
     array, layout = maps(), target((90, 100, 250))
     plain = weigh(array, layout, 10**9).candidates
