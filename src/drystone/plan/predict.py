@@ -18,10 +18,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from drystone.codecs.chain import Codec, CodecChain
 from drystone.model.rates import CodecRate, CodecUse, Rates
+from drystone.model.recode import Recode
+from drystone.model.rounding import Rounding
 
-__all__ = ["UNMEASURED", "Coded", "Crew", "Prediction", "Work", "decode_uses", "encode_uses", "predict"]
+__all__ = [
+    "UNMEASURED",
+    "Coded",
+    "Crew",
+    "Prediction",
+    "Work",
+    "decode_uses",
+    "encode_uses",
+    "predict",
+    "recode_uses",
+    "round_use",
+]
 
 UNMEASURED = "not predicted: run `drystone doctor`"
 
@@ -238,3 +253,35 @@ def encode_uses(chain: CodecChain) -> tuple[CodecUse, ...]:
     ['blosc-zstd-shuffle 1, 2 bytes']
     """
     return tuple(_use(codec, True) for codec in chain.filters)
+
+
+def recode_uses(recode: Recode | None, stored: np.dtype) -> tuple[CodecUse, ...]:
+    """What rewriting numbers on their way runs, step by step; each takes elements of the size that it names.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> [str(use) for use in recode_uses(Recode(np.dtype("f4"), scale=Fraction(1, 100)), np.dtype("i2"))]
+    ['recode-scaled, 2 bytes']
+    """
+    if recode is None:
+        return ()
+    kind = "exact"
+    if recode.tick and "f" in (stored.kind, recode.dtype.kind):
+        kind = "times"
+    elif recode.near and stored.kind == "f" and recode.dtype.kind in "iu":
+        kind = "packed"
+    elif recode.dtype.kind == "f" and not (recode.scale == 1 and recode.offset == 0):
+        kind = "scaled"
+    return (CodecUse(f"recode-{kind}", 0, stored.itemsize), *recode_uses(recode.then, recode.dtype))
+
+
+def round_use(rounding: Rounding | None, itemsize: int) -> tuple[CodecUse, ...]:
+    """What rounding runs before a chunk is encoded.
+
+    Examples
+    --------
+    >>> [str(use) for use in round_use(Rounding(keepbits=7), 4)]
+    ['round-bits, 4 bytes']
+    """
+    return () if rounding is None else (CodecUse(f"round-{'digits' if rounding.keepbits is None else 'bits'}", 0, itemsize),)

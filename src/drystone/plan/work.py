@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from drystone.codecs.chain import CodecChain
 from drystone.grid.chunk_grid import ChunkGrid
 from drystone.model.placement import CombinedArray
@@ -17,7 +19,7 @@ from drystone.model.rates import CodecUse
 from drystone.plan.candidates import Candidate
 from drystone.plan.costs import decoded_cells, granule_grid
 from drystone.plan.layout import TargetLayout
-from drystone.plan.predict import Coded, Work, decode_uses, encode_uses
+from drystone.plan.predict import Coded, Work, decode_uses, encode_uses, recode_uses, round_use
 from drystone.plan.regions import largest, most, overlaps
 from drystone.plan.shards import TaskPlan
 from drystone.plan.shuffle import Shuffle
@@ -65,7 +67,8 @@ def works_of(way: Candidate, array: CombinedArray, layout: TargetLayout, ends: E
     source = [largest(d) for d in array.grid.dimensions]
     target_share = share if layout.codecs.compressed else 1.0
     moved: list[tuple[float, float]] = [(raw, _row(layout.chunk, region) * layout.dtype.itemsize)]
-    if not _placed_by_shuffle(array.codecs, stored):
+    recoded = _recoded(array, decoded, stored)
+    if recoded or not _placed_by_shuffle(array.codecs, stored):
         box = [min(a, b) for a, b in zip(source, region, strict=True)]
         moved.append((decoded, min(_row(box, source), _row(box, region)) * array.dtype.itemsize))
     work = Work(
@@ -76,9 +79,12 @@ def works_of(way: Candidate, array: CombinedArray, layout: TargetLayout, ends: E
         _granules(array, way.regions),
         way.chunk_reads,
         ends.encoded * way.amplification,
-        tuple(Coded(use, decoded, share, way.chunk_reads) for use in decode_uses(array.codecs)),
+        (*(Coded(use, decoded, share, way.chunk_reads) for use in decode_uses(array.codecs)), *recoded),
         tuple(moved),
-        tuple(Coded(use, raw, target_share, layout.chunk_grid.n_chunks) for use in encode_uses(layout.codecs)),
+        tuple(
+            Coded(use, raw, target_share, layout.chunk_grid.n_chunks)
+            for use in (*round_use(layout.rounding, layout.dtype.itemsize), *encode_uses(layout.codecs))
+        ),
         layout.chunk_grid.n_chunks,
         layout.n_cells,
         raw * target_share,
@@ -173,6 +179,17 @@ def _row(box: Sequence[int], whole: Sequence[int]) -> int:
         if n < size:
             break
     return run
+
+
+def _recoded(array: CombinedArray, decoded: float, itemsize: int) -> list[Coded]:
+    """Numbers that are rewritten on their way, of so many decoded bytes of elements of ``itemsize`` bytes."""
+    found = []
+    used, rows = np.unique(array.placements.variant, return_counts=True)
+    for variant, n in zip(used.tolist(), rows.tolist(), strict=True):
+        elements = decoded / max(itemsize, 1) * n / len(array.placements)
+        uses = recode_uses(array.recode(variant), array.variants[variant].dtype) if array.variants else ()
+        found += [Coded(use, elements * use.itemsize, 1.0) for use in uses]
+    return found
 
 
 def _placed_by_shuffle(chain: CodecChain, itemsize: int) -> bool:

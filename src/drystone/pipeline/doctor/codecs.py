@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -21,7 +22,9 @@ from drystone.codecs.decode import Decoder, decoder
 from drystone.codecs.encode import encoder_of
 from drystone.codecs.inflate import INTO, Buffer
 from drystone.model.rates import CodecRate
-from drystone.plan.predict import decode_uses, encode_uses
+from drystone.model.recode import Recode
+from drystone.model.rounding import Rounding
+from drystone.plan.predict import decode_uses, encode_uses, recode_uses, round_use
 
 __all__ = ["busy_seconds", "measure_decoding", "measure_encoding"]
 
@@ -103,10 +106,11 @@ def _given(noise: int, codec: Codec, elements: int) -> Buffer:
 
 
 def measure_decoding(cpus: int) -> Iterator[CodecRate]:
-    """Rates of all that the engine decodes with: compressors, shuffles, checksums."""
+    """Rates of all that the engine decodes with: compressors, shuffles, checksums, and what rewrites numbers."""
     slab = np.ones(2 * _DECODED * _SLAB_CHUNKS, np.uint8)
     for codec in _DECODERS:
         yield _compressor(codec, encoder_of(CodecChain.of("bytes", codec), 2), slab, cpus)
+    yield from _recodings(cpus)
     lzf = _lzf_encode()
     if lzf is not None:
         yield _compressor(Codec.of("lzf"), lzf, slab, cpus)
@@ -117,6 +121,35 @@ def measure_decoding(cpus: int) -> Iterator[CodecRate]:
         run, places = decoder(chain, dtype, (2 * _DECODED // size,)), _places(slab)
         seconds = busy_seconds(partial(_into, run, data, places, dtype), cpus)
         yield CodecRate(decode_uses(chain)[0], ((1.0, 2 * _DECODED / seconds),))
+
+
+def _recodings(cpus: int) -> Iterator[CodecRate]:
+    """Rewriting of numbers, as where files pack differently or a store has other values."""
+    missing = np.int16(-999).tobytes()
+    packed = field(_TYPICAL, 2, _DECODED).view(np.int16)
+    plain = (packed * np.float32(0.01)).astype(np.float32)
+    nan, hundredth = np.float64("nan").tobytes(), Fraction(1, 100)
+    steps: tuple[tuple[Recode, NDArray[np.generic]], ...] = (
+        (Recode(np.dtype("f8"), missing=(missing,), missing_as=nan, scale=hundredth), packed),
+        (Recode(np.dtype("i4"), missing=(missing,), missing_as=np.int32(-99999).tobytes()), packed),
+        (Recode(np.dtype("i2"), scale=hundredth, near=True), plain),
+        (Recode(np.dtype("f8"), scale=Fraction(1, 24), tick=3_600_000_000_000), np.arange(1 << 12, dtype=np.float64)),
+    )
+    for recode, values in steps:
+        seconds = busy_seconds(partial(recode.apply, values), cpus)
+        yield CodecRate(recode_uses(recode, values.dtype)[0], ((1.0, values.nbytes / seconds),))
+
+
+def _roundings(cpus: int) -> Iterator[CodecRate]:
+    values = (field(_TYPICAL, 2, _ENCODED).view(np.int16) * np.float32(0.01)).astype(np.float32)
+    kept = np.array([-9.99], np.float32)
+    for rounding in (Rounding(keepbits=9), Rounding(digits=2)):
+
+        def fresh(rounding: Rounding = rounding) -> None:
+            rounding.apply(values.copy(), kept)
+
+        seconds = busy_seconds(fresh, cpus)
+        yield CodecRate(round_use(rounding, 4)[0], ((1.0, values.nbytes / seconds),))
 
 
 def _places(slab: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
@@ -164,6 +197,7 @@ def measure_encoding(cpus: int, more: Iterable[Codec] = ()) -> Iterator[CodecRat
     more
         Those that a config asks for.
     """
+    yield from _roundings(cpus)
     for codec in dict.fromkeys((*more, *_ENCODERS)):
         size = codec.int_of("typesize", 2)
         chain, points = CodecChain.of("bytes", codec), []
