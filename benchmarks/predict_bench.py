@@ -1,8 +1,9 @@
 """Predicted beside measured: what ``plan`` says a run will take, after ``doctor`` measured this machine, and what it took.
 
-Runs of different kinds, each in this process on all its cores, after the system was asked to forget the granules. Measured is
-the wall time of the tasks, the best of a few rounds, since other programs use the machine too; and their CPU seconds, which say
-more where it is busy. Predicted CPU seconds are the parts of the prediction that are no waiting.
+Runs of different kinds, each on all cores, after the system was asked to forget the granules. Measured is the wall time of all
+tasks, with the start of workers where there are any, the best of a few rounds, since other programs use the machine too; and
+CPU seconds of this process, which say more where it is busy. Predicted CPU seconds are the parts of the prediction that are no
+waiting.
 """
 
 from __future__ import annotations
@@ -18,12 +19,11 @@ import repack_bench
 from make_archive import make
 
 import drystone
-from drystone.model.task import Receipt
+from drystone.execute.engine import Outcome
 from drystone.pipeline import api, storing
-from drystone.rechunk.kernel import TaskJob
 
 FACTOR = 1.5
-WAITING = {"read", "write"}
+WAITING = {"read", "write", "start"}
 CONFIG = """
 version: 1
 name: bench
@@ -31,7 +31,7 @@ storage: {{raw: "{raw}", work: "{out}/work", out: "{out}"}}
 granules: "raw:*.nc"
 outputs:
   - {{store: zarr, at: "out:store.zarr", {output}}}
-execution: {{cluster: inline{execution}}}
+execution: {{{execution}}}
 verify: {{values: none}}
 """
 ZSTD = "codecs: [{blosc: {cname: zstd, level: 1, shuffle: shuffle}}]"
@@ -40,29 +40,39 @@ CASES = {
     "rechunk, maps to time-long shards": (
         "oisst",
         "chunks: {time: all, zlev: 1, lat: 90, lon: 144}, shards: {time: all, zlev: 1, lat: 360, lon: 720}, " + ZSTD,
-        "",
+        "cluster: inline",
     ),
     "tiles to shards": (
         "mur",
         "chunks: {time: all, lat: 300, lon: 300}, shards: {time: all, lat: 1800, lon: 1800}, " + ZSTD,
-        "",
+        "cluster: inline",
     ),
     "streamed shards": (
         "oisst",
         "chunks: {time: 5, zlev: 1, lat: 720, lon: 1440}, shards: {time: 50, zlev: 1, lat: 720, lon: 1440}, " + ZSTD,
-        ", memory_per_worker: 480 MB",
+        "cluster: inline, memory_per_worker: 480 MB",
     ),
-    "re-reading": (
+    "two workers": (
         "oisst",
         "chunks: {time: all, zlev: 1, lat: 90, lon: 144}, shards: {time: all, zlev: 1, lat: 360, lon: 720}, " + ZSTD,
-        ", memory_per_worker: 520 MB",
+        "cluster: local, workers: 2",
+    ),
+    "unpacked": (
+        "mur",
+        "values: decoded, chunks: {time: all, lat: 300, lon: 300}, shards: {time: all, lat: 1800, lon: 1800}, " + ZSTD,
+        "cluster: inline",
+    ),
+    "little memory": (
+        "oisst",
+        "chunks: {time: all, zlev: 1, lat: 90, lon: 144}, shards: {time: all, zlev: 1, lat: 360, lon: 720}, " + ZSTD,
+        "cluster: inline, memory_per_worker: 520 MB",
     ),
     "lz4, small inner chunks": (
         "mur",
         "chunks: {time: 1, lat: 100, lon: 100}, shards: {time: 1, lat: 1800, lon: 1800}, " + LZ4,
-        "",
+        "cluster: inline",
     ),
-    "repack": ("repack", "mode: repack, shards: {time: 64, y: 720, x: 1440}", ""),
+    "repack": ("repack", "mode: repack, shards: {time: 64, y: 720, x: 1440}", "cluster: inline"),
 }
 
 
@@ -82,24 +92,24 @@ def forget(files: list[Path]) -> None:
 
 
 def measured(config: Path, files: list[Path]) -> tuple[float, float, int]:
-    """Wall and CPU seconds of the tasks of a run, and how many there were."""
+    """Wall and CPU seconds of all tasks of a run (CPU of this process alone), and how many there were."""
     spent = [0.0, 0.0, 0]
-    run_task = storing.run_task
+    run_windowed = storing.run_windowed
 
-    def timed(job: TaskJob, index: int) -> Receipt:
+    def timed(*args: object, **options: object) -> Outcome:
         wall, cpu = time.perf_counter(), time.process_time()
-        receipt = run_task(job, index)
+        outcome = run_windowed(*args, **options)
         spent[0] += time.perf_counter() - wall
         spent[1] += time.process_time() - cpu
-        spent[2] += 1
-        return receipt
+        spent[2] += outcome.done
+        return outcome
 
-    storing.run_task = timed
+    storing.run_windowed = timed
     try:
         forget(files)
         drystone.run(config)
     finally:
-        storing.run_task = run_task
+        storing.run_windowed = run_windowed
     return spent[0], spent[1], spent[2]
 
 
@@ -116,16 +126,12 @@ def one(case: str, work: Path, quick: bool, rounds: int) -> dict[str, object]:
             uris = {"raw": files[0].parent.as_uri(), "out": Path(folder).as_uri()}
             config.write_text(CONFIG.format(**uris, output=output, execution=execution))
             drystone.scan(config)
-            arrays = [a for a in drystone.plan(config).outputs[0].arrays if a.tasks is not None]
-            for a in arrays:
-                if a.predicted is None or a.predicted.seconds is None:
-                    raise SystemExit(f"{case}: {a.path}: {a.predicted and a.predicted.why}")
-            predicted = sum(a.predicted.seconds for a in arrays)
+            planned = drystone.plan(config).outputs[0]
+            if planned.predicted is None or planned.predicted.seconds is None:
+                raise SystemExit(f"{case}: {planned.predicted and planned.predicted.why}")
+            predicted, parts = planned.predicted.seconds, dict(planned.predicted.parts)
+            arrays = [a for a in planned.arrays if a.tasks is not None]
             ways = [a.mode if a.ways is None else a.ways.candidates[0].name for a in arrays]
-            parts = {}
-            for a in arrays:
-                for name, seconds in a.predicted.parts:
-                    parts[name] = parts.get(name, 0.0) + seconds
             found.append(measured(config, files))
     wall, cpu, tasks = min(f[0] for f in found), min(f[1] for f in found), found[0][2]
     cpu_predicted = sum(seconds for name, seconds in parts.items() if name not in WAITING)

@@ -38,6 +38,7 @@ def _output_json(o: OutputPlan) -> dict[str, object]:
         "kind": o.output.kind,
         "tasks": sum(a.tasks.n_tasks for a in o.arrays if a.tasks is not None),
         "arrays": [_array_json(a, o.combined.array(a.path)) for a in o.arrays],
+        "predicted": None if o.predicted is None else o.predicted.to_json(),
         "notes": list(o.notes()),
     }
 
@@ -77,6 +78,10 @@ def plan_lines(plan: RunPlan) -> list[str]:
         out += ["", f"{o.output.kind} {o.output.form} at {o.output.at}"]
         for a in o.arrays:
             out += _array_lines(a, o.combined.array(a.path))
+        if o.predicted is not None and o.predicted.seconds is not None:
+            start = dict(o.predicted.parts).get("start", 0.0)
+            begun = f", {duration_text(start)} of it until workers have started" if start else ""
+            out.append(f"  all tasks take {duration_text(o.predicted.seconds)} as predicted{begun}")
         out += [f"  note: {n}" for n in o.notes()]
     return out
 

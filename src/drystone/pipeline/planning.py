@@ -89,6 +89,7 @@ class OutputPlan:
     output: OutputOptions
     arrays: tuple[PlannedArray, ...]
     combined: Combined
+    predicted: Prediction | None = None
 
     @property
     def published(self) -> tuple[str, ...]:
@@ -201,6 +202,7 @@ def plan_output(archive: Archive, whole: Whole, index: int, output: OutputOption
         for p, reason in sorted(unmarked.items())
     ]
     wanted = tuple(p for p in wanted if p not in unmarked)
+    timed = None
     if output.kind == "virtual":
         plans = _virtual(whole.table, combined, wanted, output)
     else:
@@ -211,7 +213,11 @@ def plan_output(archive: Archive, whole: Whole, index: int, output: OutputOption
         clock = Clock.of(archive.places, whole.table, output.at, between)
         store = _Store(archive.config, whole.table, combined, output, nbytes, fields, remote, parted, clock)
         plans = [store.array(p) for p in wanted]
-    plan = OutputPlan(index, output, tuple(sorted((*plans, *refused), key=lambda a: a.path)), combined)
+        timed = clock.total(
+            [(a.predicted, a.tasks.n_tasks) for a in plans if a.predicted is not None and a.tasks is not None],
+            resolve(archive.config.execution, nbytes),
+        )
+    plan = OutputPlan(index, output, tuple(sorted((*plans, *refused), key=lambda a: a.path)), combined, timed)
     if not plan.holds_data:
         refuse_asked(unmarked, tuple(unmarked), output.at)
     _enforce(plan)

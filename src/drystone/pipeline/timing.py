@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from drystone.execute.resources import Resources, cpu_count
@@ -63,6 +64,26 @@ class Clock:
     def copies(self, tasks: TaskPlan, array: CombinedArray, layout: TargetLayout, ends: Ends, host: Resources) -> Prediction:
         """Of copying encoded chunks."""
         return self._time((copy_work(tasks, array, layout, ends),), host)
+
+    def total(self, arrays: Sequence[tuple[Prediction, int]], host: Resources) -> Prediction | None:
+        """Of all arrays of an output together, and the start of workers where there are any; None where no array has tasks.
+
+        Parameters
+        ----------
+        arrays
+            The time of each, and how many tasks it has: those of one array run beside another's.
+        """
+        known = [p for p, _ in arrays]
+        missing = next((p for p in known if p.seconds is None), None)
+        if missing is not None or not known:
+            return missing
+        start = 0.0 if host.inline or self.rates is None else self.rates.start
+        parts: dict[str, float] = {"start": start} if start else {}
+        for name, spent in (part for p in known for part in p.parts):
+            parts[name] = parts.get(name, 0.0) + spent
+        seconds = [(p.seconds or 0.0, min(host.workers, max(1, n))) for p, n in arrays]
+        shared = sum(s * slots for s, slots in seconds) / host.workers
+        return Prediction(start + max(shared, *(s for s, _ in seconds)), tuple(parts.items()))
 
     def _time(self, passes: tuple[Work, ...], host: Resources) -> Prediction:
         if self.rates is None:

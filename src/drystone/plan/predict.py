@@ -191,7 +191,9 @@ def _one(work: Work, rates: Rates, crew: Crew, parts: dict[str, float]) -> float
     readers = slots * (streams if work.how == "copied" else crew.threads)
     read = (work.fetched / source.read_one + work.granules * source.request) / readers
     put = (work.written / (target.write_one or 1.0) + work.objects * (target.put or 0.0)) / (slots * streams)
-    front, back = read + (decode + move / 2) / cpus, (encode + move / 2 + check + handing) / cpus
+    # a copying thread hands over by itself, so that it is in the time of putting
+    beside = 0.0 if work.how == "copied" else handing
+    front, back = read + (decode + move / 2) / cpus, (encode + move / 2 + check + beside) / cpus
     if work.how == "whole":
         put = max(most[1], put)
         total = max(most[0], front) + max(back, put) + min(back, put) * min(1.0, work.tasks / max(work.objects, 1.0))

@@ -16,6 +16,7 @@ from drystone.codecs.chain import CodecChain
 from drystone.grid.chunk_grid import ChunkGrid
 from drystone.model.placement import CombinedArray
 from drystone.model.rates import CodecUse
+from drystone.model.recode import Recode
 from drystone.plan.candidates import Candidate
 from drystone.plan.costs import decoded_cells, granule_grid
 from drystone.plan.layout import TargetLayout
@@ -56,10 +57,12 @@ def works_of(way: Candidate, array: CombinedArray, layout: TargetLayout, ends: E
     """The passes of a way that decodes and encodes."""
     if way.shuffle is not None:
         return _through(way, way.shuffle, array, layout, ends)
-    stored = max((v.dtype.itemsize for v in array.variants), default=array.dtype.itemsize)
-    whole = decoded_cells(array.grid) * array.grid.n_chunks * stored  # padding included
+    sources = _sources(array)
+    cells = decoded_cells(array.grid)  # padding included
+    itemsize = sum(part * spec.itemsize for part, spec in sources)
+    whole = cells * array.grid.n_chunks * itemsize
     share = min(1.0, ends.encoded / whole) if whole and ends.encoded else 1.0
-    decoded = whole * way.chunk_reads / max(array.grid.n_chunks, 1)
+    elements = cells * way.chunk_reads
     raw = math.prod(layout.shape) * layout.dtype.itemsize
     region = [min(largest(d), max(d.extent, 1)) for d in way.regions.dimensions]
     if way.stream is not None:
@@ -67,10 +70,12 @@ def works_of(way: Candidate, array: CombinedArray, layout: TargetLayout, ends: E
     source = [largest(d) for d in array.grid.dimensions]
     target_share = share if layout.codecs.compressed else 1.0
     moved: list[tuple[float, float]] = [(raw, _row(layout.chunk, region) * layout.dtype.itemsize)]
-    recoded = _recoded(array, decoded, stored)
-    if recoded or not _placed_by_shuffle(array.codecs, stored):
+    left = sum(part for part, spec in sources if not spec.placed)
+    if left:
         box = [min(a, b) for a, b in zip(source, region, strict=True)]
-        moved.append((decoded, min(_row(box, source), _row(box, region)) * array.dtype.itemsize))
+        moved.append(
+            (elements * left * layout.dtype.itemsize, min(_row(box, source), _row(box, region)) * layout.dtype.itemsize)
+        )
     work = Work(
         ends.source,
         ends.target,
@@ -79,7 +84,7 @@ def works_of(way: Candidate, array: CombinedArray, layout: TargetLayout, ends: E
         _granules(array, way.regions),
         way.chunk_reads,
         ends.encoded * way.amplification,
-        (*(Coded(use, decoded, share, way.chunk_reads) for use in decode_uses(array.codecs)), *recoded),
+        tuple(c for part, spec in sources for c in spec.coded(elements * part, share, way.chunk_reads * part)),
         tuple(moved),
         tuple(
             Coded(use, raw, target_share, layout.chunk_grid.n_chunks)
@@ -181,18 +186,38 @@ def _row(box: Sequence[int], whole: Sequence[int]) -> int:
     return run
 
 
-def _recoded(array: CombinedArray, decoded: float, itemsize: int) -> list[Coded]:
-    """Numbers that are rewritten on their way, of so many decoded bytes of elements of ``itemsize`` bytes."""
-    found = []
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """How some of an array's chunks are stored, and what their numbers go through."""
+
+    codecs: CodecChain
+    dtype: np.dtype
+    recode: Recode | None
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def placed(self) -> bool:
+        """Whether undoing the shuffle writes values where they belong, so that nothing is moved after it."""
+        first = self.codecs.filters[0] if self.codecs.filters else None
+        shuffled = first is not None and first.name == "shuffle" and first.int_of("elementsize", 1) == 2 == self.itemsize
+        return shuffled and self.recode is None
+
+    def coded(self, elements: float, share: float, calls: float) -> list[Coded]:
+        """Of so many elements."""
+        found = [Coded(use, elements * self.itemsize, share, calls) for use in decode_uses(self.codecs)]
+        return found + [Coded(use, elements * use.itemsize, 1.0) for use in recode_uses(self.recode, self.dtype)]
+
+
+def _sources(array: CombinedArray) -> list[tuple[float, _Source]]:
+    """(part of the array, how it is stored): as its granules are, by how many of them there are."""
+    if not array.variants or not len(array.placements):
+        return [(1.0, _Source(array.codecs, array.dtype, None))]
     used, rows = np.unique(array.placements.variant, return_counts=True)
+    found = []
     for variant, n in zip(used.tolist(), rows.tolist(), strict=True):
-        elements = decoded / max(itemsize, 1) * n / len(array.placements)
-        uses = recode_uses(array.recode(variant), array.variants[variant].dtype) if array.variants else ()
-        found += [Coded(use, elements * use.itemsize, 1.0) for use in uses]
+        spec = array.variants[variant]
+        found.append((n / len(array.placements), _Source(spec.codecs, spec.dtype, array.recode(variant))))
     return found
-
-
-def _placed_by_shuffle(chain: CodecChain, itemsize: int) -> bool:
-    """Whether undoing the shuffle writes values where they belong, so that nothing is moved after it."""
-    first = chain.filters[0] if chain.filters else None
-    return first is not None and first.name == "shuffle" and first.int_of("elementsize", 1) == 2 == itemsize

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from drystone.codecs.chain import Codec, CodecChain
 from drystone.grid.chunk_grid import ChunkGrid
+from drystone.model.array import ArraySpec
 from drystone.model.attributes import Attributes
 from drystone.model.placement import CombinedArray
 from drystone.model.placements import Placements
 from drystone.model.rates import CodecRate, CodecUse, PlaceRates, Rates
+from drystone.model.recode import Recode
+from drystone.model.rounding import Rounding
 from drystone.plan.layout import TargetLayout
 from drystone.plan.predict import Coded, Crew, Work, predict
 from drystone.plan.shards import weigh
@@ -166,3 +170,25 @@ def test_the_fastest_way_that_fits_wins_and_not_the_cheapest():
     assert {c.regions for c in timed} == {c.regions for c in plain}
     near = weigh(array, layout, 10**9, timer=lambda c: 9.5 if c.regions == favoured else 10.0).candidates
     assert near[0].regions == plain[0].regions
+
+
+def test_numbers_that_are_rewritten_cost_their_way() -> None:
+    spec = ArraySpec(
+        "/sst", ("t", "y", "x"), (1, 400, 500), (1, 400, 500), I2, None, DEFLATED, Attributes(), (False,) * 3, False, True
+    )
+    unpack = Recode(np.dtype("f4"), scale=Fraction(1, 100))
+    array = replace(maps(), dtype=np.dtype("f4"), codecs=CodecChain.of("bytes"), variants=(spec,), recodes=(unpack,))
+    layout = replace(target(), dtype=np.dtype("f4"), fill=bytes(4), rounding=Rounding(keepbits=9))
+    (work,) = works_of(weigh(array, layout, 10**9).candidates[0], array, layout, Ends("a", "b", 360_000, 1))
+    # the granules' codecs run, not those of the whole
+    assert [c.use.name for c in work.decoded] == ["shuffle", "zlib", "recode-scaled"]
+    assert {c.nbytes for c in work.decoded} == {36_000_000.0}
+    assert [c.use.name for c in work.encoded] == ["round-bits", "blosc-zstd-shuffle"]
+    # values go through a buffer on their way, so they are moved once more
+    assert len(work.moved) == 2
+
+
+def test_small_chunks_pay_for_each_call() -> None:
+    rates = replace(RATES, decode=(CodecRate(CodecUse("zlib"), ((0.1, 1e9),), 1e-5),))
+    work = replace(NOTHING, decoded=(Coded(CodecUse("zlib"), 10**9, 0.1, 10**5),))
+    assert seconds(work, rates) == pytest.approx((1.0 + 1.0) / 2)

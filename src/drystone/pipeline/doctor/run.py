@@ -25,7 +25,7 @@ from drystone.pipeline.doctor.engine import cluster_start, measure_handling
 from drystone.pipeline.doctor.machine import Cores, Installed, Memory, Scratch
 from drystone.pipeline.doctor.places import measure_place, probe_folder, read_granules, written_bytes
 from drystone.pipeline.doctor.report import DoctorReport
-from drystone.pipeline.doctor.stores import Sources, some_granules, targets_of
+from drystone.pipeline.doctor.stores import Sources, nearest, some_granules, targets_of
 from drystone.pipeline.doctor.trial import TRIAL_BYTES, trial
 from drystone.pipeline.rates_file import rates_path, save_rates
 from drystone.plan.target_codecs import target_codecs
@@ -52,8 +52,10 @@ def checks_of(archive: Archive | None) -> list[Check]:
 def _written_places(archive: Archive | None) -> Mapping[str, tuple[Store, str]]:
     """Place to store and prefix, of all that is written: without a config, the folder one is in and the temporary one."""
     found: dict[str, tuple[Store, str]] = {}
-    targets = [] if archive is None else targets_of(archive)
-    here: list[tuple[Store, str]] = [(t.store, t.prefix) for t in targets]
+    here: list[tuple[Store, str]] = []
+    if archive is not None:
+        here += [(t.store, t.prefix) for t in targets_of(archive)]
+        here += [nearest(*archive.places.resolve(archive.scratch(o))) for o in archive.config.outputs if o.kind == "store"]
     if archive is None and os.access(os.getcwd(), os.W_OK):
         here.append((LocalStore(os.getcwd()), ""))
     for store, prefix in [*here, (LocalStore(tempfile.gettempdir()), "")]:
