@@ -4,8 +4,9 @@ usage: python tests/e2e/kills.py [--kills 50] [--seed N] [--cluster inline|local
 
 The reference run is traced: every call that changes something below the archive's folder, from the first write to the last
 (the release record), is a point. Each kill draws one, SIGKILLs the process that makes the call (driver or worker), waits for
-what it leaves, and runs again without tracing. Checked: exit 0; the store byte for byte the reference's; no temporary file
-left; every shard whose task had a receipt untouched (inode and time); the Icechunk form verified in full against the files.
+what it leaves, and runs again without tracing. Checked: exit 0; the store byte for byte the reference's, and each value of the
+repository; no temporary file left; every shard whose task had a receipt untouched (inode and time), no task done again whose
+cells were committed; the forms verified in full against the files.
 """
 
 from __future__ import annotations
@@ -25,13 +26,18 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from e2e import archives, syscalls
+from services import repositories
 
 from drystone.model.task import Receipt
 from drystone.storage.local import TEMPORARY_SUFFIX
 
-STORE = """\
+STORES = """\
   - store: zarr
     at: "out:series.zarr"
+    chunks: {time: 4, lat: 4, lon: 6}
+    shards: {time: 8, lat: 4, lon: 6}
+  - store: icechunk
+    at: "out:series.ice"
     chunks: {time: 4, lat: 4, lon: 6}
     shards: {time: 8, lat: 4, lon: 6}
 """
@@ -41,7 +47,7 @@ def make(folder: Path, cluster: str) -> None:
     """An archive of its own for each run, so that nothing is shared but the bytes."""
     archives.write_archive(folder, (3,) * 8)
     workers = ", workers: 2, threads_per_worker: 1" if cluster == "local" else ""
-    archives.write_config(folder, archives.ICECHUNK + STORE, f"execution: {{cluster: {cluster}{workers}}}")
+    archives.write_config(folder, archives.ICECHUNK + STORES, f"execution: {{cluster: {cluster}{workers}}}")
     for path in (folder / "raw").iterdir():
         os.utime(path, ns=(10**18, 10**18))
 
@@ -54,7 +60,8 @@ def command() -> list[str]:
 def phase(path: str) -> str:
     """What a path belongs to, for the histogram."""
     for mark, name in (
-        ("/receipts/", "receipt"), ("out/little.icechunk", "icechunk"), ("/c/", "shard"), ("out/series.zarr", "metadata"),
+        ("/receipts/", "receipt"), ("out/little.icechunk", "icechunk"), ("/c/", "shard"),
+        ("out/series.ice", "repository"), ("out/series.zarr", "metadata"),
         ("/table/releases", "release"), ("/table/placements", "release"), ("/table/", "table"), ("/lease", "lease"),
     ):  # fmt: skip
         if mark in f"/{path}" or path.startswith(mark):
@@ -86,6 +93,14 @@ def proved(folder: Path) -> dict[str, tuple[int, int]]:
     return out
 
 
+def tries(folder: Path) -> Counter[int]:
+    """Task id to receipts, of the tasks whose cells are committed."""
+    if not (folder / "out/series.ice/repo").exists():
+        return Counter()
+    done = repositories.committed(folder / "out/series.ice")
+    return Counter(number for r in receipts(folder) if (number := int(r.task_id, 16)) in done)
+
+
 def orphans(folder: Path) -> list[int]:
     """Processes that still work in a folder."""
     found = []
@@ -99,7 +114,7 @@ def orphans(folder: Path) -> list[int]:
     return found
 
 
-def one(folder: Path, reference: dict[str, bytes], kill_at: int, cluster: str) -> dict[str, object]:
+def one(folder: Path, reference: tuple[dict[str, bytes], dict[str, bytes]], kill_at: int, cluster: str) -> dict[str, object]:
     """One kill and one rerun."""
     make(folder, cluster)
     env = dict(os.environ)
@@ -108,7 +123,7 @@ def one(folder: Path, reference: dict[str, bytes], kill_at: int, cluster: str) -
     while orphans(folder) and time.monotonic() < deadline:
         time.sleep(0.05)
     left = orphans(folder)
-    before = proved(folder)
+    before, tried = proved(folder), tries(folder)
     again = subprocess.run(command(), cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
     after = proved(folder)
     problems = []
@@ -117,16 +132,20 @@ def one(folder: Path, reference: dict[str, bytes], kill_at: int, cluster: str) -
     if again.returncode:
         problems.append(f"rerun exit {again.returncode}: {again.stderr[-400:]}")
     store = archives.tree(folder / "out/series.zarr") if (folder / "out/series.zarr").exists() else {}
-    if store != reference:
-        problems.append(
-            f"store differs: {sorted(k for k in store.keys() | reference.keys() if store.get(k) != reference.get(k))[:5]}"
-        )
+    repository = repositories.values(folder / "out/series.ice") if not again.returncode else {}
+    for name, found, wanted in zip(("store", "repository"), (store, repository), reference, strict=True):
+        differ = sorted(k for k in found.keys() | wanted.keys() if found.get(k) != wanted.get(k))
+        if differ:
+            problems.append(f"{name} differs: {differ[:5]}")
     temporary = [str(p) for p in (folder / "out").rglob(f"*{TEMPORARY_SUFFIX}")]
     if temporary:
         problems.append(f"temporary files left: {temporary[:3]}")
     redone = [k for k, s in before.items() if after.get(k) != s]
     if redone:
         problems.append(f"done again although a receipt proved it: {redone[:5]}")
+    twice = [f"{i:016x}" for i, n in tries(folder).items() if i in tried and n != tried[i]]
+    if twice:
+        problems.append(f"done again although it was committed: {twice}")
     call, path = trace.calls[kill_at] if kill_at < len(trace.calls) else ("none", "none")
     return {
         "at": kill_at,
@@ -154,7 +173,7 @@ def campaign(kills: int, seed: int, cluster: str, say: object = print) -> dict[s
         trace = syscalls.run(command(), str(folder), env=dict(os.environ), cwd=str(folder), log=str(folder / "log"))
         if trace.status:
             raise SystemExit(f"the undisturbed run failed: {(folder / 'log').read_text()[-2000:]}")
-        reference = archives.tree(folder / "out/series.zarr")
+        reference = archives.tree(folder / "out/series.zarr"), repositories.values(folder / "out/series.ice")
         span = len(trace.calls)
         results = []
         for i in range(kills):

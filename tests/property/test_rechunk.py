@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from services.rechunk_run import prepare_run, write_granules
+from services.rechunk_run import plain, prepare_run, write_granules
 
 from drystone.errors import PlanError
 from drystone.model.options import OutputOptions
@@ -73,3 +74,9 @@ def test_store_holds_the_granules_values(data: st.DataObject) -> None:
         got = np.asarray(read[...])
         assert got.tobytes() == values.astype(dtype.newbyteorder("=")).tobytes()
         assert np.array_equal(np.asarray(group["d0"][...]), np.arange(shape[0]))  # type: ignore[index]
+        form = replace(output, form="icechunk")
+        again = prepare_run(root / "raw", root / "ice", form, max(memory, run.plan.memory), slots=3, only=only)
+        order = data.draw(st.permutations(range(again.plan.n_tasks)))
+        again.run_all(sorted(order, key=lambda i: again.plan.task(i).pass_))
+        again.publish()
+        assert plain(again.bytes()) == plain(run.bytes())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -13,7 +14,7 @@ import pytest
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from services.rechunk_run import prepare_run, write_granules
+from services.rechunk_run import plain, prepare_run, write_granules
 
 from drystone.model.options import OutputOptions
 
@@ -66,3 +67,8 @@ def test_store_holds_the_granules_chunks(data: st.DataObject) -> None:
         before = run.bytes()
         run.run_all()
         assert run.bytes() == before
+        form = replace(output, form="icechunk")
+        again = prepare_run(root / "raw", root / "ice", form, 100_000_000, slots=slots, copies=True)
+        again.run_all()
+        again.publish()
+        assert plain(again.bytes()) == plain(before)

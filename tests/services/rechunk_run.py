@@ -10,6 +10,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 from numpy.typing import NDArray
+from services.repositories import values
 
 from drystone.fetch.memory_rows import MemoryRows
 from drystone.model.granule import Granule
@@ -26,13 +27,15 @@ from drystone.plan.shards import TaskPlan, Weighed, weigh
 from drystone.protocols import ScanOptions, Source
 from drystone.rechunk.kernel import TaskJob, run_task
 from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, content_digests, write_plan
-from drystone.rechunk.receipts import RunState, load_receipts, run_state, target_sizes
-from drystone.rechunk.target import prepare, publish
+from drystone.rechunk.receipts import RunState, load_receipts, run_state
+from drystone.rechunk.repository_target import RepositoryTarget
+from drystone.rechunk.store_target import ObjectStoreTarget, Stock, StoreTarget
 from drystone.scan.hdf5 import Hdf5Scanner
 from drystone.storage.address import Places
+from drystone.storage.repository import repository_storage
 from drystone.storage.store import Place, Store
 
-__all__ = ["NoCandidateError", "Prepared", "prepare_run", "write_granules"]
+__all__ = ["NoCandidateError", "Prepared", "plain", "prepare_run", "write_granules"]
 
 
 class NoCandidateError(Exception):
@@ -98,27 +101,43 @@ class Prepared:
     plan: RechunkPlan
     combined: Combined
     layouts: tuple[TargetLayout, ...]
+    target: StoreTarget
     store: Store
     key: str
     run: str
 
     def run_all(self, indices: Iterable[int] | None = None) -> list[Receipt]:
         """Do tasks in this process, those of a first pass before those of a second."""
+        receipts = []
         every = sorted(range(self.plan.n_tasks), key=lambda i: self.plan.task(i).pass_)
-        return [run_task(self.job, i).receipt for i in (every if indices is None else indices)]
+        for i in every if indices is None else indices:
+            done = run_task(self.job, i)
+            self.target.take(i, done)
+            receipts.append(done.receipt)
+        self.target.settle()
+        return receipts
 
     def state(self) -> RunState:
         """What is done."""
         between = {key: stamp.size for key, stamp in self.store.list(f"{self.run}/shuffle/")}
-        return run_state(self.plan, load_receipts(self.store, self.run), target_sizes(self.store, self.key), between)
+        return run_state(self.plan, load_receipts(self.store, self.run), self.target.held(), between)
 
-    def publish(self) -> None:
+    def publish(self) -> str:
         """Make it visible."""
-        publish(self.store, self.key, self.layouts, self.combined.groups)
+        self.target.finish(self.state())
+        return self.target.publish()
 
     def bytes(self) -> dict[str, bytes]:
-        """Every object of the target."""
-        return {key: self.store.get(key) for key, _ in self.store.list(f"{self.key}/")}
+        """Every object of the target; of a repository every value of ``main``, without the ledger."""
+        if not isinstance(self.target, RepositoryTarget):
+            return {key: self.store.get(key) for key, _ in self.store.list(f"{self.key}/")}
+        found = values(repository_storage(self.store, self.key))
+        return {f"{self.key}/{key}": value for key, value in found.items()}
+
+
+def plain(found: dict[str, bytes]) -> dict[str, bytes]:
+    """Without the root, which differs: whatever else is alike in every form of a store."""
+    return {key.partition("/")[2]: value for key, value in found.items() if key.count("/") > 1}
 
 
 def prepare_run(
@@ -149,11 +168,11 @@ def prepare_run(
     options = CombineOptions((along or AxisOptions("d0"),))
     combined = combine(from_scans(scans), scans[0].groups, {i: g.address for i, g in granules.items()}, options)
     combined = form_of(combined, output)
-    plans, layouts, values = [], [], {}
+    plans, layouts, whole = [], [], {}
     for array in combined.arrays:
         if array.path not in arrays:
             layouts.append(whole_layout(array, output))
-            values[array.path] = combined.coordinates[array.path]
+            whole[array.path] = combined.coordinates[array.path]
             continue
         layout = repack_layout(array, output, memory) if copies else target_layout(array, output, memory)
         layouts.append(layout)
@@ -171,9 +190,14 @@ def prepare_run(
     plan = RechunkPlan(0, output.at, tuple(plans))
     store, key = places.resolve(output.at)
     write_plan(store, "run", plan)
-    prepare(store, key, layouts, combined.groups, values)
-    job = TaskJob(places, "out:run", MemoryRows(granules, scans), plan.fingerprint)
-    return Prepared(job, plan, combined, tuple(layouts), store, key, "run")
+    target: StoreTarget = ObjectStoreTarget(store, key, output.at, None)
+    if output.form == "icechunk":
+        target = RepositoryTarget(store, key, plan.fingerprint)
+    axes = {a.layout.path: a.array.placements.axis for a in plans}
+    ids = run_state(plan, load_receipts(store, "run"), target.held()).task_ids
+    target.prepare(Stock("the store", tuple(layouts), combined.groups, whole, axes, ids), lambda: None)
+    job = TaskJob(places, "out:run", MemoryRows(granules, scans), plan.fingerprint, target.opener)
+    return Prepared(job, plan, combined, tuple(layouts), target, store, key, "run")
 
 
 def _picked(weighed: Weighed, number: int) -> TaskPlan:

@@ -41,6 +41,10 @@ _FORMS = {
         ("zarr-python 3, and xarray and Dask through it", "tensorstore", "other readers of Zarr v3 with shards"),
         ("readers of Zarr v2 only (zarr-python 2)",),
     ),
+    ("store", "icechunk"): Readers(
+        ("icechunk 2 with zarr-python 3, and xarray and Dask through it",),
+        ("readers of plain Zarr (zarr-python 2, tensorstore, netCDF-C, zarrita.js)", "icechunk 1"),
+    ),
 }
 
 

@@ -252,7 +252,7 @@ OUTPUTS: Final = Variants(
         "store": Section(
             "a store output",
             (
-                Key("store", Choice(("zarr",), ("icechunk",)), "Form of the store.", required=True),
+                Key("store", Choice(("zarr", "icechunk")), "Form of the store.", required=True),
                 AT,
                 *_STORE_KEYS,
                 ARRAYS,

@@ -49,8 +49,9 @@ from drystone.storage.repository import (
     open_or_create,
     repository_errors,
     repository_storage,
+    run_in_zarr,
 )
-from drystone.storage.repository_count import count_chunks, run_in_zarr
+from drystone.storage.repository_count import count_chunks
 from drystone.storage.store import Store
 
 if TYPE_CHECKING:

@@ -279,6 +279,11 @@ class _Store:
     parted: bool
     clock: Clock
 
+    @property
+    def whole(self) -> bool:
+        """Whether the target takes a write cell in one piece, not in parts."""
+        return self.output.form == "icechunk"
+
     def array(self, path: str) -> PlannedArray:
         """One array; what Zarr cannot say is refused by name, and loses no other array."""
         array = self.combined.array(path)
@@ -300,7 +305,7 @@ class _Store:
         problem = self.in_the_way(array)
         if problem is None:
             layout = repack_layout(array, self.output, limit, partial(calendar_periods, self.combined, array))
-            tasks = plan_copies(array, layout, limit, base.encoded_bytes, threads=host.threads, slots=slots)
+            tasks = plan_copies(array, layout, limit, base.encoded_bytes, threads=host.threads, slots=slots, whole=self.whole)
             time = self.clock.copies(tasks, array, layout, ends, host)
             return replace(base, mode="repack", layout=layout, tasks=tasks, predicted=time)
         layout = target_layout(array, unsourced(array, self.output), limit, partial(calendar_periods, self.combined, array))
@@ -314,7 +319,8 @@ class _Store:
             limit,
             threads=host.threads,
             slots=slots,
-            joined=self.remote,
+            joined=self.remote or self.whole,
+            whole=self.whole,
             timer=lambda way: timed(way).seconds,
             parted=self.parted,
             reread=self.config.execution.reread,

@@ -26,16 +26,17 @@ from drystone.pipeline.digests import write_digests
 from drystone.pipeline.passes import Passes, shuffle_sizes, sweep_between
 from drystone.pipeline.planning import OutputPlan
 from drystone.pipeline.published import PublishedRecord, read_published, write_published
-from drystone.pipeline.verifying import verified_text, verify_one
+from drystone.pipeline.verifying import location_of, verified_text, verify_one
 from drystone.plan.layout import TargetLayout
 from drystone.plan.memory import task_memory
 from drystone.rechunk.digesting import digests_of
 from drystone.rechunk.kernel import TaskDone, TaskJob, run_task
 from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, content_digests, load_plan, resumed_plan, write_plan
-from drystone.rechunk.receipts import RunState, load_receipts, proved, remove_objects, run_state, sweep_temporary, target_sizes
-from drystone.rechunk.target import is_published, prepare, publish, stray_objects, withdraw
+from drystone.rechunk.receipts import Held, RunState, load_receipts, proved, run_state
+from drystone.rechunk.repository_target import RepositoryTarget
+from drystone.rechunk.store_target import ObjectStoreTarget, Stock, StoreTarget
 
-__all__ = ["StoreOutcome", "StoreWork", "ask", "rechunk_plan", "run_store", "state_of", "store_work"]
+__all__ = ["StoreOutcome", "StoreWork", "ask", "rechunk_plan", "run_store", "state_of", "store_work", "target_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +64,19 @@ def rechunk_plan(whole: Whole, plan: OutputPlan) -> RechunkPlan:
     return RechunkPlan(plan.index, plan.output.at, tuple(arrays))
 
 
-def state_of(archive: Archive, output: OutputOptions, plan: RechunkPlan) -> RunState:
-    """What is done of a plan, from receipts and one listing of the target, and of what lies between two passes."""
-    run = archive.run_key(output)
-    store, key = archive.places.resolve(plan.target)
+def target_of(archive: Archive, output: OutputOptions, fingerprint: str, before: PublishedRecord | None) -> StoreTarget:
+    """The target of an output, for a plan with this fingerprint."""
+    store, key = archive.places.resolve(output.at)
+    if output.form == "icechunk":
+        return RepositoryTarget(store, key, fingerprint)
+    return ObjectStoreTarget(store, key, output.at, None if before is None else before.identity)
+
+
+def state_of(archive: Archive, output: OutputOptions, plan: RechunkPlan, held: Held | None = None) -> RunState:
+    """What is done of a plan, from receipts, what the target holds (looked up, if not given) and what lies between passes."""
+    held = held or target_of(archive, output, plan.fingerprint, None).held()
     between = shuffle_sizes(*archive.places.resolve(archive.scratch(output)))
-    return run_state(plan, load_receipts(archive.store, run), target_sizes(store, key), between)
+    return run_state(plan, load_receipts(archive.store, archive.run_key(output)), held, between)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +87,8 @@ class StoreWork:
     ----------
     plan, rechunk
         Of the output, and of its tasks.
+    target
+        What is written.
     layouts
         Of every array.
     values
@@ -97,6 +107,7 @@ class StoreWork:
 
     plan: OutputPlan
     rechunk: RechunkPlan
+    target: StoreTarget
     layouts: tuple[TargetLayout, ...]
     values: Mapping[str, NDArray[np.generic]]
     identity: str
@@ -119,13 +130,15 @@ def store_work(archive: Archive, whole: Whole, plan: OutputPlan) -> StoreWork:
         *(before.arrays if before is not None else ()),
         *(a.layout.path for a in (saved.arrays if saved is not None else ())),
     }
+    target = target_of(archive, plan.output, rechunk.fingerprint, before)
     return StoreWork(
         plan,
         rechunk,
+        target,
         layouts,
         values,
         _identity(rechunk, layouts, values),
-        state_of(archive, plan.output, rechunk),
+        state_of(archive, plan.output, rechunk, target.held()),
         before,
         tuple(sorted(earlier - {lay.path for lay in layouts})),
         not readable or (saved is not None and saved.fingerprint != rechunk.fingerprint),
@@ -142,21 +155,17 @@ def run_store(archive: Archive, whole: Whole, work: StoreWork, check: Callable[[
     VerifyError
         Values differ; the store stays invisible.
     """
-    plan, rechunk, identity, before, state = work.plan, work.rechunk, work.identity, work.before, work.state
-    layouts, run = work.layouts, archive.run_key(plan.output)
-    store, key = archive.places.resolve(plan.output.at)
-    if before is not None and before.identity == identity and state.n_done == rechunk.n_tasks and is_published(store, key):
-        return StoreOutcome(identity, False, rechunk.n_tasks, 0, 0, before.verified)
+    plan, rechunk, target, before, state = work.plan, work.rechunk, work.target, work.before, work.state
+    run = archive.run_key(plan.output)
+    stands = target.stands(work.identity)
+    if before is not None and before.identity == stands and state.n_done == rechunk.n_tasks:
+        return StoreOutcome(before.identity, False, rechunk.n_tasks, 0, 0, before.verified)
     check()
-    if is_published(store, key) and (before is None or before.identity != identity):
-        withdraw(store, key)
-    sweep_temporary(store, key)
     write_plan(archive.store, run, rechunk)
-    prepare(store, key, layouts, plan.combined.groups, work.values)
-    written = _run_tasks(archive, whole, plan.output, rechunk, state, progress)
-    sweep_temporary(store, key)  # a worker that died in this run left its half-written object; no writer is left
-    sizes = target_sizes(store, key)
-    state = run_state(rechunk, load_receipts(archive.store, run), sizes)
+    target.prepare(_stock(work), check)
+    written = _run_tasks(archive, whole, work, progress)
+    held = target.held()
+    state = run_state(rechunk, load_receipts(archive.store, run), held)
     sweep_between(*archive.places.resolve(archive.scratch(plan.output)))
     if state.n_done < rechunk.n_tasks:
         raise IncompleteRun(
@@ -164,22 +173,28 @@ def run_store(archive: Archive, whole: Whole, work: StoreWork, check: Callable[[
             "receipts were written: objects vanished or changed size meanwhile; run again",
             kind="receipts-lost",
         )
-    remove_objects(store, key, stray_objects(layouts, sizes, work.leftover), work.leftover)
+    version = target.finish(state)
     TableView(plan.combined, whole.table, archive.places, fetcher_for(archive, whole.table)).recheck()
     if archive.config.verify.values == "digest":
-        receipts = (r for _, r in proved(rechunk, load_receipts(archive.store, run), sizes))
-        write_digests(archive, plan.output, identity, digests_of(rechunk, receipts))
-    verified = _verify(archive, whole, plan, identity, progress)
+        receipts = (r for _, r in proved(rechunk, load_receipts(archive.store, run), held))
+        write_digests(archive, plan.output, version or work.identity, digests_of(rechunk, receipts))
+    verified = _verify(archive, whole, plan, version, work.identity, progress)
     check()
-    _fold_receipts(archive, whole, run, rechunk, sizes)
-    publish(store, key, layouts, plan.combined.groups)
+    _fold_receipts(archive, whole, run, rechunk, held)
+    identity = target.publish()
     write_published(archive, plan.output, PublishedRecord(identity, plan.published, verified))
     return StoreOutcome(identity, True, rechunk.n_tasks, written[0], written[1], verified)
 
 
-def _fold_receipts(archive: Archive, whole: Whole, run: str, plan: RechunkPlan, sizes: Mapping[str, int]) -> None:
+def _stock(work: StoreWork) -> Stock:
+    axes = {a.layout.path: a.array.placements.axis for a in work.rechunk.arrays}
+    groups = work.plan.combined.groups
+    return Stock(work.identity, work.layouts, groups, work.values, axes, work.state.task_ids, work.leftover)
+
+
+def _fold_receipts(archive: Archive, whole: Whole, run: str, plan: RechunkPlan, held: Held) -> None:
     """Record in the table what proves the store: before it is published, once, however often the run is killed here."""
-    receipts = [r for _, r in proved(plan, load_receipts(archive.store, run), sizes)]
+    receipts = [r for _, r in proved(plan, load_receipts(archive.store, run), held)]
     tasks = "".join(sorted(r.task_id for r in receipts))
     name = hashlib.blake2b(f"{plan.fingerprint} {tasks}".encode(), digest_size=16).hexdigest()
     whole.table.commit_receipts(receipts, run_id=f"receipts-{name}", sequence=1)
@@ -235,7 +250,7 @@ def ask(archive: Archive, work: StoreWork) -> None:
     raise ConsentNeeded(
         f"{plan.output.at}: config, sources or codecs changed since this store was begun, so {rechunk.n_tasks - state.n_done} "
         f"of its {rechunk.n_tasks} tasks would be done again"
-        + (" and the store would be invisible meanwhile" if before is not None else "")
+        + (" and the store would be invisible meanwhile" if before is not None and work.target.hides else "")
         + "; nothing was changed: say yes with --accept-changes, or give the output another `at:`",
         kind="plan-changed",
         tasks=rechunk.n_tasks,
@@ -243,10 +258,9 @@ def ask(archive: Archive, work: StoreWork) -> None:
     )
 
 
-def _run_tasks(
-    archive: Archive, whole: Whole, output: OutputOptions, plan: RechunkPlan, state: RunState, progress: Progress
-) -> tuple[int, int]:
+def _run_tasks(archive: Archive, whole: Whole, work: StoreWork, progress: Progress) -> tuple[int, int]:
     """Do what is left; returns tasks done and bytes written."""
+    plan, target, state, output = work.rechunk, work.target, work.state, work.plan.output
     scratch = archive.scratch(output)
     passes = Passes(plan, state, *archive.places.resolve(scratch))
     passes.sweep()
@@ -257,14 +271,15 @@ def _run_tasks(
     progress.advance(stage, state.n_done)
     place = archive.config.work.partition(":")[0]
     run, digest = f"{place}:{archive.run_key(output)}", archive.config.verify.values == "digest"
-    job = TaskJob(archive.places, run, whole.table.pin(), plan.fingerprint, scratch=scratch, digest=digest)
+    job = TaskJob(archive.places, run, whole.table.pin(), plan.fingerprint, target.opener, scratch, digest)
     failed: list[tuple[int, DrystoneError]] = []
     sums = [0, 0]
 
     def done(index: int, task: TaskDone) -> None:
         sums[0] += 1
         sums[1] += task.receipt.bytes_written
-        passes.done(index)
+        for number in target.take(index, task):
+            passes.done(number)
         progress.advance(stage)
 
     def broke(index: int, error: DrystoneError) -> None:
@@ -272,15 +287,19 @@ def _run_tasks(
         passes.failed(index)
         progress.note(f"task {index} set aside: {error.message}")
 
-    run_windowed(
-        partial(run_task, job),
-        passes,
-        archive.config.execution,
-        on_done=done,
-        on_failed=broke,
-        tries=archive.config.failures.tries,
-        inline=resolve(archive.config.execution, plan.nbytes).inline,
-    )
+    try:
+        run_windowed(
+            partial(run_task, job),
+            passes,
+            archive.config.execution,
+            on_done=done,
+            on_failed=broke,
+            tries=archive.config.failures.tries,
+            inline=resolve(archive.config.execution, plan.nbytes).inline,
+        )
+    finally:  # what is done counts, however the rest ended
+        for number in target.settle():
+            passes.done(number)
     progress.finish(stage)
     if failed:
         index, error = failed[0]
@@ -297,8 +316,9 @@ def _run_tasks(
     return sums[0], sums[1]
 
 
-def _verify(archive: Archive, whole: Whole, plan: OutputPlan, identity: str, progress: Progress) -> str:
+def _verify(archive: Archive, whole: Whole, plan: OutputPlan, version: str | None, identity: str, progress: Progress) -> str:
     options = archive.config.verify
     if options.values != "none":
-        verify_one(archive, plan.output, whole, plan.published, progress=progress, identity=identity)
+        staged = (location_of(archive, plan.output.at), version)
+        verify_one(archive, plan.output, whole, plan.published, progress=progress, staged=staged, identity=version or identity)
     return verified_text(options)

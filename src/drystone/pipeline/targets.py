@@ -82,15 +82,13 @@ def _found(store: Store, key: str) -> list[str]:
 def _proved(archive: Archive, output: OutputOptions, run: str) -> bool:
     """Whether the content is what a run of this archive wrote, wherever it lay then."""
     store, key = archive.places.resolve(output.at)
+    record = recorded(archive, output)
+    if output.form == "icechunk":
+        return record is not None and store.exists(f"{key}/snapshots/{record.identity}")
     if output.kind == "store":
         objects = (o for r in load_receipts(archive.store, run) for o in r.objects if o.size >= 0)
         return any(_is_object(store, f"{key}/{o.key}", o.size, o.crc32c) for o in islice(objects, _PROOFS))
-    record = recorded(archive, output)
-    if record is None:
-        return False
-    if output.form == "icechunk":
-        return store.exists(f"{key}/snapshots/{record.identity}")
-    return folder_fingerprint(store, key) == record.identity
+    return record is not None and folder_fingerprint(store, key) == record.identity
 
 
 def _is_object(store: Store, key: str, size: int, crc32c: int) -> bool:

@@ -92,7 +92,7 @@ class MemoryModel:
     in_flight
         Encoded bytes that may be on their way in.
     joined
-        True for object stores, where a cell's parts are joined for the request.
+        True for object stores and repositories, where a cell's parts are joined for the request.
     recoding
         Bytes that the largest source chunk takes while it is recoded; 0 where none is.
     copies
@@ -101,6 +101,8 @@ class MemoryModel:
         Bytes read around points of one chunk, beside their own.
     parted
         True where what lies between two passes goes to an object store.
+    whole
+        True for repositories, which take a cell in one piece: one that is streamed is held encoded, twice.
 
     Examples
     --------
@@ -121,6 +123,7 @@ class MemoryModel:
     copies: int = 1
     around: int = 0
     parted: bool = False
+    whole: bool = False
 
     @classmethod
     def of(
@@ -132,6 +135,7 @@ class MemoryModel:
         in_flight: int,
         joined: bool = False,
         parted: bool = False,
+        whole: bool = False,
     ) -> MemoryModel:
         """The model of one array and its layout."""
         n = max(array.grid.n_chunks, 1)
@@ -149,6 +153,7 @@ class MemoryModel:
             _largest_recode(array),
             *_picking(array),
             parted,
+            whole,
         )
 
     @property
@@ -209,7 +214,8 @@ class MemoryModel:
         batch = max(self.chunk, min(BATCH_BYTES, self.cell))
         encoding = self.threads * (self.chunk + encoded_bound(self.chunk)) + (self.threads + 2) * encoded_bound(batch)
         # an object store takes the object in parts of its own
-        return encoding + 2 * self.index + (_PARTS if self.joined else 0)
+        held = 2 * encoded_bound(self.cell) if self.whole else _PARTS if self.joined else 0
+        return encoding + 2 * self.index + held
 
 
 def _picking(array: CombinedArray) -> tuple[int, int]:

@@ -31,6 +31,7 @@ from drystone.model.placement import CombinedArray
 from drystone.plan.candidates import TASK_BYTES
 from drystone.plan.chunking import Periods, target_layout
 from drystone.plan.layout import TargetLayout
+from drystone.plan.memory import encoded_bound
 from drystone.plan.regions import most
 from drystone.plan.shards import TaskPlan
 from drystone.plan.target_codecs import target_codecs
@@ -284,7 +285,9 @@ def repack_layout(array: CombinedArray, output: OutputOptions, memory: int, peri
     return replace(layout, codecs=copied_chain(array.codecs, output.portable), fill=fill)
 
 
-def plan_copies(array: CombinedArray, layout: TargetLayout, memory: int, encoded: int, *, threads: int, slots: int) -> TaskPlan:
+def plan_copies(
+    array: CombinedArray, layout: TargetLayout, memory: int, encoded: int, *, threads: int, slots: int, whole: bool = False
+) -> TaskPlan:
     """Tasks that copy: each owns neighbouring shards, about as many bytes as a task that rechunks.
 
     Parameters
@@ -293,6 +296,8 @@ def plan_copies(array: CombinedArray, layout: TargetLayout, memory: int, encoded
         Bytes of one task.
     encoded
         Bytes of all chunks of the array.
+    whole
+        True where the target takes a cell in one piece: then one is held as its parts and joined.
 
     Raises
     ------
@@ -310,11 +315,13 @@ def plan_copies(array: CombinedArray, layout: TargetLayout, memory: int, encoded
             if large or _rows(larger, layout) * _ROW > memory // 4 or n_tasks < 4 * slots:
                 break
             regions = larger
-    need = 2 * (_BUFFER + 2 * layout.chunk_bytes) + _rows(regions, layout) * _ROW
+    held = 2 * encoded_bound(layout.cell_bytes) if whole else 0
+    holding = f"to shards of {layout.cell_bytes}, two of which are held whole, " if whole else ""
+    need = 2 * (_BUFFER + 2 * layout.chunk_bytes + held) + _rows(regions, layout) * _ROW
     if need > memory:
         raise PlanError(
-            f"{layout.path}: a task may take {memory} bytes, and copying chunks of {layout.chunk_bytes} takes {need}; give a "
-            "task as much",
+            f"{layout.path}: a task may take {memory} bytes, and copying chunks of {layout.chunk_bytes} "
+            f"{holding}takes {need}; give a task as much",
             kind="memory",
             array=layout.path,
             memory=memory,

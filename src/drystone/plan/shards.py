@@ -155,6 +155,7 @@ def weigh(
     threads: int = 2,
     slots: int = 1,
     joined: bool = False,
+    whole: bool = False,
     in_flight: int | None = None,
     timer: Timer | None = None,
     parted: bool = False,
@@ -176,7 +177,9 @@ def weigh(
     slots
         Tasks that run at once; fewer tasks than slots would leave some idle.
     joined
-        True where the target is an object store, which takes an object in one piece.
+        True where the target is an object store or a repository, for which a cell's parts are joined.
+    whole
+        True where it is a repository, which takes a streamed cell in one piece as well.
     in_flight
         Encoded source bytes on their way; None: an eighth of ``memory``, 1 to 64 MB, or 1 MB where nothing fits else.
     timer
@@ -210,7 +213,7 @@ def weigh(
     """
     flights = (in_flight,) if in_flight else (min(_IN_FLIGHT, max(_LEAST_IN_FLIGHT, memory // 8)), _LEAST_IN_FLIGHT)
     for flight in flights:
-        model = MemoryModel.of(array, layout, threads=threads, in_flight=flight, joined=joined, parted=parted)
+        model = MemoryModel.of(array, layout, threads=threads, in_flight=flight, joined=joined, parted=parted, whole=whole)
         candidates = candidates_of(array, layout, model, memory, slots, timer, reread, all_ways=only is not None)
         candidates = tuple(c for c in candidates if only in (None, c.way))
         if not candidates:

@@ -266,7 +266,7 @@ def run_task(job: TaskJob, index: int) -> TaskDone:
         context.log.worker,
         "" if digest is None else digest.text(),
     )
-    changes = writer.changes()
+    changes = writer.changes() if task.pass_ == 2 else b""  # a first pass leaves the target alone
     context.log.append(receipt)
     return TaskDone(receipt, changes)
 

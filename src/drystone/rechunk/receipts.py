@@ -4,9 +4,10 @@ Each process appends to a segment of its own, ``<run>/receipts/<worker>.jsonl``,
 cannot append, each receipt is an object. A line that a kill cut short is no receipt: its task is done again, which is
 harmless.
 
-A receipt proves its task only where its fingerprint is the plan's and every object it names is there with its size (or is
-absent, for cells that are all fill): one listing of the target says so for all. What the first of two passes wrote is needed
-only until its readers are done: a task of that pass is left only where some reader is left and the object is not there.
+A receipt proves its task only where its fingerprint is the plan's and the target holds what it says. In a folder or object
+store that is every object it names, with its size (absent, for cells that are all fill): one listing says so for all. What the
+first of two passes wrote is needed only until its readers are done: a task of that pass is left only where some reader is left
+and the object is not there.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,7 +29,20 @@ from drystone.rechunk.plan_file import RechunkPlan
 from drystone.storage.local import LocalStore, prune_folders
 from drystone.storage.store import Store
 
-__all__ = ["ReceiptLog", "RunState", "load_receipts", "proved", "run_state", "sweep_temporary", "target_sizes"]
+__all__ = [
+    "Held",
+    "ObjectsHeld",
+    "ReceiptLog",
+    "RunState",
+    "load_receipts",
+    "proved",
+    "run_state",
+    "sweep_temporary",
+    "target_sizes",
+]
+
+type Held = Callable[[Receipt], bool]
+"""Whether what a receipt says was written is in the target, so that it counts."""
 
 
 def worker_name() -> str:
@@ -121,6 +135,8 @@ class RunState:
     ----------
     done
         bool (n_tasks,): tasks with a valid receipt, and those of a first pass that nobody needs any more.
+    task_ids
+        uint64 (n_tasks,): the ids of the tasks that the target holds, as numbers; 0 of others.
     objects
         Key below the target to (size, crc32c) of every object of a valid receipt; all-fill cells are left out.
     bytes_read, bytes_written, seconds, peak_rss
@@ -128,6 +144,7 @@ class RunState:
     """
 
     done: NDArray[np.bool_]
+    task_ids: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
     objects: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     bytes_read: int = 0
     bytes_written: int = 0
@@ -150,9 +167,24 @@ def target_sizes(store: Store, target: str) -> dict[str, int]:
     return {key[cut:]: stamp.size for key, stamp in store.list(f"{target}/" if target else "")}
 
 
-def run_state(
-    plan: RechunkPlan, receipts: Iterator[Receipt], sizes: Mapping[str, int], between: Mapping[str, int] | None = None
-) -> RunState:
+@dataclass(frozen=True, slots=True)
+class ObjectsHeld:
+    """Every object of a receipt is there with its size.
+
+    Parameters
+    ----------
+    sizes
+        From :func:`target_sizes`.
+    """
+
+    sizes: Mapping[str, int]
+
+    def __call__(self, receipt: Receipt) -> bool:
+        """See :data:`Held`."""
+        return all(self.sizes.get(o.key, -1) == o.size for o in receipt.objects)
+
+
+def run_state(plan: RechunkPlan, receipts: Iterator[Receipt], held: Held, between: Mapping[str, int] | None = None) -> RunState:
     """Which tasks are proved done.
 
     Parameters
@@ -161,17 +193,18 @@ def run_state(
         Of this run.
     receipts
         From :func:`load_receipts`.
-    sizes
-        From :func:`target_sizes`.
+    held
+        Which of them count, by what lies in the target.
     between
         Key to size of every shuffle object that is there.
     """
-    done = np.zeros(plan.n_tasks, np.bool_)
+    done, ids = np.zeros(plan.n_tasks, np.bool_), np.zeros(plan.n_tasks, np.uint64)
     objects: dict[str, tuple[int, int]] = {}
     read = written = peak = 0
     seconds = 0.0
-    for number, r, first in _valid(plan, receipts, sizes):
+    for number, r, first in _valid(plan, receipts, held):
         if not first:
+            ids[number] = int(r.task_id, 16)
             objects.update({o.key: (o.size, o.crc32c) for o in r.objects if o.size >= 0})
         done[number] = not first or all((between or {}).get(o.key) == o.size for o in r.objects)
         read, written, seconds = read + r.bytes_read, written + r.bytes_written, seconds + r.seconds
@@ -181,15 +214,15 @@ def run_state(
             regions = done[offset : offset + a.tasks.n_regions].reshape(a.tasks.regions.grid_shape)
             unread = a.tasks.shuffle.readers_left(a.tasks.regions, regions) == 0
             done[offset + a.tasks.n_regions : offset + a.tasks.n_tasks] |= unread.reshape(-1)
-    return RunState(done, objects, read, written, seconds, peak)
+    return RunState(done, ids, objects, read, written, seconds, peak)
 
 
-def proved(plan: RechunkPlan, receipts: Iterator[Receipt], sizes: Mapping[str, int]) -> Iterator[tuple[int, Receipt]]:
+def proved(plan: RechunkPlan, receipts: Iterator[Receipt], held: Held) -> Iterator[tuple[int, Receipt]]:
     """The receipts that prove what is in the target, one a task, with the task's number; see :func:`run_state`."""
-    return ((number, r) for number, r, first in _valid(plan, receipts, sizes) if not first)
+    return ((number, r) for number, r, first in _valid(plan, receipts, held) if not first)
 
 
-def _valid(plan: RechunkPlan, receipts: Iterator[Receipt], sizes: Mapping[str, int]) -> Iterator[tuple[int, Receipt, bool]]:
+def _valid(plan: RechunkPlan, receipts: Iterator[Receipt], held: Held) -> Iterator[tuple[int, Receipt, bool]]:
     """One receipt a task that is the plan's, with the task's number, and whether it is of a first pass."""
     seen = np.zeros(plan.n_tasks, np.bool_)
     known = {a.layout.path: (a, offset, a.base()) for a, offset in plan.offsets()}
@@ -204,7 +237,7 @@ def _valid(plan: RechunkPlan, receipts: Iterator[Receipt], sizes: Mapping[str, i
             continue
         first = task.pass_ == 1
         wanted = [a.layout.cell_key(c) for c in a.tasks.cells(r.index)]
-        if not first and ([o.key for o in r.objects] != wanted or any(sizes.get(o.key, -1) != o.size for o in r.objects)):
+        if not first and ([o.key for o in r.objects] != wanted or not held(r)):
             continue
         seen[offset + r.index] = True
         yield offset + r.index, r, first

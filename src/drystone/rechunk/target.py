@@ -25,18 +25,31 @@ from drystone.codecs.zarr_attributes import attributes_v3
 from drystone.codecs.zarr_forms import codecs_v3, data_type_v3, fill_v3
 from drystone.codecs.zarr_grids import chunk_grid_v3
 from drystone.codecs.zarr_names import name_problem
-from drystone.errors import StorageError
 from drystone.model.array import GroupSpec
 from drystone.plan.layout import TargetLayout
 from drystone.rechunk.shard import ChunkEncoder
+from drystone.rechunk.writer import ObjectWriter, TargetWriter, current, put_new
 from drystone.storage.store import Store
 
-__all__ = ["array_document", "is_published", "prepare", "publish", "stray_objects", "withdraw"]
+__all__ = [
+    "array_document",
+    "array_of",
+    "documents",
+    "group_document",
+    "is_published",
+    "json_bytes",
+    "prepare",
+    "publish",
+    "stray_objects",
+    "withdraw",
+    "write_whole",
+]
 
 _ROOT = "zarr.json"
 
 
-def _json(document: object) -> bytes:
+def json_bytes(document: object) -> bytes:
+    """Metadata as it is stored."""
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False).encode()
 
 
@@ -83,7 +96,8 @@ def array_document(layout: TargetLayout) -> dict[str, object]:
     return {**document, "zarr_format": 3, "node_type": "array", "storage_transformers": []}
 
 
-def _group_document(group: GroupSpec) -> dict[str, object]:
+def group_document(group: GroupSpec) -> dict[str, object]:
+    """The ``zarr.json`` of a group, as a JSON value."""
     attributes = {name: value.to_plain() for name, value in group.attributes.items()}
     return {"attributes": attributes, "zarr_format": 3, "node_type": "group"}
 
@@ -104,7 +118,7 @@ def _root_document(layouts: Sequence[TargetLayout], groups: Iterable[GroupSpec])
     members: dict[str, object] = {lay.key: array_document(lay) for lay in layouts}
     for path, group in all_groups.items():
         if path:
-            document = _group_document(group)
+            document = group_document(group)
             # zarr-python writes an empty one for each group inside, and reads the flat list of the root
             empty = {"kind": "inline", "must_understand": False, "metadata": {}}
             members[path] = {
@@ -114,7 +128,7 @@ def _root_document(layouts: Sequence[TargetLayout], groups: Iterable[GroupSpec])
                 "node_type": "group",
             }
     return {
-        "attributes": _group_document(all_groups[""])["attributes"],
+        "attributes": group_document(all_groups[""])["attributes"],
         "zarr_format": 3,
         "consolidated_metadata": {
             "kind": "inline",
@@ -125,20 +139,18 @@ def _root_document(layouts: Sequence[TargetLayout], groups: Iterable[GroupSpec])
     }
 
 
-def _current(store: Store, key: str) -> bytes | None:
-    try:
-        return store.get(key)
-    except StorageError as error:
-        if error.kind == "not-found":
-            return None
-        raise
+def documents(layouts: Sequence[TargetLayout], groups: Iterable[GroupSpec]) -> dict[str, bytes]:
+    """The ``zarr.json`` of every array and group by key, the root's without that of what is in it.
 
-
-def _put_if_new(store: Store, key: str, data: bytes) -> int:
-    if _current(store, key) == data:
-        return 0
-    store.put(key, data)
-    return 1
+    Raises
+    ------
+    UnsupportedError
+        An array has no exact form in Zarr v3.
+    """
+    found = {f"{lay.key}/{_ROOT}".lstrip("/"): json_bytes(array_document(lay)) for lay in layouts}
+    return found | {
+        f"{path}/{_ROOT}".lstrip("/"): json_bytes(group_document(g)) for path, g in _all_groups(layouts, groups).items()
+    }
 
 
 def prepare(
@@ -173,31 +185,31 @@ def prepare(
     StorageError
         The target cannot be written.
     """
-    groups = tuple(groups)
-    root = _json(_root_document(layouts, groups))  # refuses before the first write what has no form
-    documents = {f"{lay.key}/{_ROOT}".lstrip("/"): _json(array_document(lay)) for lay in layouts}
-    documents |= {f"{path}/{_ROOT}": _json(_group_document(g)) for path, g in _all_groups(layouts, groups).items() if path}
-    published = _current(store, _at(key, _ROOT))
+    groups, writer = tuple(groups), ObjectWriter(store, key)
+    root = json_bytes(_root_document(layouts, groups))  # refuses before the first write what has no form
+    published = current(writer, _ROOT)
     if published is not None and published != root:
         withdraw(store, key)
-    written = sum(_put_if_new(store, _at(key, name), data) for name, data in sorted(documents.items()))
+    found = documents(layouts, groups)
+    written = sum(put_new(writer, name, data) for name, data in sorted(found.items()) if name != _ROOT)
     by_path = {lay.path: lay for lay in layouts}
     for path, array in values.items():
-        written += _write_whole(store, key, by_path[path], array)
+        written += write_whole(writer, by_path[path], array)
     return written
 
 
-def _write_whole(store: Store, key: str, layout: TargetLayout, values: NDArray[np.generic]) -> int:
+def write_whole(writer: TargetWriter, layout: TargetLayout, values: NDArray[np.generic]) -> int:
+    """Write an array of one chunk, unless it is there with the same bytes; returns how many objects that took."""
     if layout.shard is not None or any(c < n for c, n in zip(layout.chunk, layout.shape, strict=True)):
         raise ValueError(f"{layout.path}: an array written whole has one chunk, not chunks of {layout.chunk}")
     if values.shape != layout.shape:
         raise ValueError(f"{layout.path}: values of shape {values.shape} for an array of shape {layout.shape}")
-    chunk = _at(key, layout.cell_key((0,) * len(layout.shape)))
+    chunk = layout.cell_key((0,) * len(layout.shape))
     data = None if 0 in layout.shape else ChunkEncoder(layout).encode(values)
     if data is None:
-        store.delete(chunk)
+        writer.delete(chunk)
         return 0
-    return _put_if_new(store, chunk, data)
+    return put_new(writer, chunk, data)
 
 
 def publish(store: Store, key: str, layouts: Sequence[TargetLayout], groups: Iterable[GroupSpec]) -> bool:
@@ -205,7 +217,7 @@ def publish(store: Store, key: str, layouts: Sequence[TargetLayout], groups: Ite
 
     ``layouts`` and ``groups`` as in :func:`prepare`.
     """
-    return bool(_put_if_new(store, _at(key, _ROOT), _json(_root_document(layouts, tuple(groups)))))
+    return bool(put_new(ObjectWriter(store, key), _ROOT, json_bytes(_root_document(layouts, tuple(groups)))))
 
 
 def is_published(store: Store, key: str) -> bool:
@@ -218,7 +230,7 @@ def withdraw(store: Store, key: str) -> None:
     store.delete(_at(key, _ROOT))
 
 
-def _array_of(name: str) -> str:
+def array_of(name: str) -> str:
     """The array that an object of a store is of, by its key; any text where it is of none."""
     for end in (f"/{_ROOT}", "/c"):
         if name.endswith(end):
@@ -242,7 +254,7 @@ def stray_objects(layouts: Sequence[TargetLayout], names: Iterable[str], leftove
     grids = {f"{lay.key}/c".lstrip("/"): lay.cell_grid for lay in layouts}
     strays = []
     for name in names:
-        if _array_of(name) in gone:
+        if array_of(name) in gone:
             strays.append(name)
             continue
         array, found, rest = name.rpartition("/c/")

@@ -13,10 +13,11 @@ from typing import Protocol
 
 from google_crc32c import extend
 
+from drystone.errors import StorageError
 from drystone.storage.address import Places
 from drystone.storage.store import Store
 
-__all__ = ["ObjectTarget", "ObjectWriter", "TargetOpener", "TargetWriter"]
+__all__ = ["ObjectTarget", "ObjectWriter", "TargetOpener", "TargetWriter", "current", "put_new"]
 
 READ_BYTES = 4 << 20  # of an object that are read back at a time
 
@@ -123,3 +124,21 @@ class ObjectWriter:
     def changes(self) -> bytes:
         """Nothing: objects count as they are."""
         return b""
+
+
+def current(writer: TargetWriter, key: str) -> bytes | None:
+    """What is under a key, or None."""
+    try:
+        return writer.get(key)
+    except StorageError as error:
+        if error.kind == "not-found":
+            return None
+        raise
+
+
+def put_new(writer: TargetWriter, key: str, data: bytes) -> int:
+    """Write what is not there with these bytes; returns how many objects that were."""
+    if current(writer, key) == data:
+        return 0
+    writer.put(key, [data])
+    return 1

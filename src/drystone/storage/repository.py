@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlparse
@@ -32,8 +32,10 @@ __all__ = [
     "last_fingerprint",
     "manifest_windows",
     "open_or_create",
+    "quiet",
     "repository_errors",
     "repository_storage",
+    "run_in_zarr",
     "sweep_unborn",
     "with_windows",
 ]
@@ -55,6 +57,21 @@ _CAUSES = {
 }
 
 
+def quiet() -> None:
+    """Keep Icechunk from logging a warning about concurrent writers at each opening; the lease answers it."""
+    import icechunk
+
+    if "ICECHUNK_LOG" not in os.environ:
+        icechunk.set_logs_filter("error")
+
+
+def run_in_zarr[T](work: Coroutine[object, object, T]) -> T:
+    """Run a coroutine on the event loop that zarr keeps for its stores."""
+    from zarr.core.sync import sync
+
+    return sync(work)
+
+
 def repository_storage(target: Store, key: str) -> icechunk.Storage:
     """The repository's storage.
 
@@ -65,9 +82,7 @@ def repository_storage(target: Store, key: str) -> icechunk.Storage:
     """
     import icechunk
 
-    if "ICECHUNK_LOG" not in os.environ:
-        # opening a repository in a folder logs a warning about concurrent writers each time; the lease answers it
-        icechunk.set_logs_filter("error")
+    quiet()
     if target.root is not None:
         return icechunk.local_filesystem_storage(os.path.join(target.root, key))
     url = urlparse(f"{target.url}/{key}")
@@ -124,10 +139,9 @@ def last_fingerprint(repo: icechunk.Repository, address: str, snapshot: str | No
         ``target-foreign``: there is no ledger.
     """
     import zarr
-    from zarr.core.sync import sync
 
     session = repo.readonly_session(MAIN) if snapshot is None else repo.readonly_session(snapshot_id=snapshot)
-    if sync(session.store.is_empty("")):
+    if run_in_zarr(session.store.is_empty("")):
         return None
     try:
         group = zarr.open_group(session.store, path=LEDGER_GROUP, mode="r", zarr_format=3)

@@ -9,22 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import icechunk
 
-__all__ = ["count_chunks", "run_in_zarr"]
+__all__ = ["count_chunks"]
 
 _AT_ONCE = 8  # manifests in flight: each takes some megabytes
-
-
-def run_in_zarr[T](work: Coroutine[object, object, T]) -> T:
-    """Run a coroutine on the event loop that zarr keeps for its stores."""
-    from zarr.core.sync import sync
-
-    return sync(work)
 
 
 async def count_chunks(repo: icechunk.Repository, snapshot: str) -> dict[str, tuple[int, int]]:

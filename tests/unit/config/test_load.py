@@ -175,7 +175,6 @@ def test_chunks_and_shards(tmp_path: Path, chunks: str, shards: str, meant: tupl
         ("at: sst.icechunk", "at: 'work:sst'", "outputs[0].at", "an address of its own", "work:sst", "the work folder"),
         ("virtual: icechunk", "virtual: icechunks", "outputs[0].virtual", "icechunk or", "'icechunks'", "mean icechunk?"),
         ("virtual: icechunk", "virtual: mdim-vrt", "outputs[0].virtual", "icechunk or", "'mdim-vrt'", "not yet available"),
-        ("virtual: icechunk", "store: icechunk", "outputs[0].store", "zarr", "'icechunk'", "not yet available"),
         ("virtual: icechunk", "catalog: stac", "outputs[0]", "an output", "catalog", "not yet available"),
         ("virtual: icechunk", "store: zarr\n    virtual: icechunk", "outputs[0]", "an output", "store and virtual", "make two"),
         ("virtual: icechunk", "virtual: icechunk\n    chunks: {a: 1}", "outputs[0].chunks", "a virtual", "chunks", "store"),

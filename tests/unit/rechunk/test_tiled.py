@@ -25,7 +25,7 @@ from drystone.plan.layout import TargetLayout
 from drystone.plan.shards import weigh
 from drystone.rechunk.kernel import TaskJob, run_task
 from drystone.rechunk.plan_file import ArrayPlan, RechunkPlan, content_digests, load_plan, write_plan
-from drystone.rechunk.receipts import load_receipts, run_state, target_sizes
+from drystone.rechunk.receipts import ObjectsHeld, load_receipts, run_state, target_sizes
 from drystone.rechunk.target import prepare, publish
 from drystone.storage.address import Places
 from drystone.storage.store import Place
@@ -118,7 +118,7 @@ def test_the_store_holds_what_numpy_says(tmp_path: Path) -> None:
     assert isinstance(read, zarr.Array)
     assert np.array_equal(np.asarray(read[...]), mosaic.whole)
     assert (mosaic.whole == GAP).sum() == 2 * 4 + 11  # a granule that is not there, and sentinels
-    state = run_state(run.plan, load_receipts(run.store, "run"), target_sizes(run.store, "s"))
+    state = run_state(run.plan, load_receipts(run.store, "run"), ObjectsHeld(target_sizes(run.store, "s")))
     assert state.done.all()
     # the first task's region: both members, days 0 to 2, x 0 to 4
     ids = {(m, s, c): g for g, (m, s, c) in enumerate(itertools.product(range(2), range(0, 6, 2), range(2)))}
