@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from property.test_fetcher import archives, build
 from property.test_fetcher_tiles import Whole
+from unit.fetch.archive import DEFLATE, Archive, combined, spec
 
 from drystone.codecs.chain import CodecChain
 from drystone.fetch import plain, preview, source
@@ -17,6 +20,7 @@ from drystone.fetch.fetcher import Fetcher
 from drystone.fetch.preview import Preview, Reader
 from drystone.fetch.source import coalesce
 from drystone.grid.ranges import count_joined
+from drystone.model.chunk_rows import State
 from drystone.model.placement import CombinedArray
 from drystone.plan.layout import TargetLayout
 from drystone.plan.occupied import OccupiedBuilder, TargetGrid
@@ -39,35 +43,61 @@ def test_joined_ranges_are_those_of_the_fetcher(ranges: list[tuple[int, int, int
         assert count_joined(owner, start, start + length, gap, span) == (n, nbytes)
 
 
-def check(data: st.DataObject, fetcher: Fetcher, array: CombinedArray) -> None:
-    """Read a box while requests are counted, and compare with its preview."""
-    start = tuple(data.draw(st.integers(0, n)) for n in array.shape)
-    stop = tuple(data.draw(st.integers(a, n)) for a, n in zip(start, array.shape, strict=True))
+type Draw = Callable[[int, int], int]  # a number between two, both included
+
+
+def check(draw: Draw, fetcher: Fetcher, array: CombinedArray) -> int:
+    """Read a box while requests are counted, and compare with its preview; gives the requests."""
+    start, stop = list[int](), list[int]()
+    for n in array.shape:
+        most = draw(0, 2) == 0  # left to chance, few boxes would touch more than one chunk
+        start.append(0 if most else draw(0, n - 1))
+        stop.append(n if most else draw(start[-1] + 1, n))
+    asked = [0, 0]
+    ranges = LocalStore.get_ranges
+
+    def counted(store: LocalStore, key: str, starts: list[int], lengths: list[int]) -> list[bytes]:
+        asked[0] += len(starts)
+        asked[1] += sum(lengths)
+        return ranges(store, key, starts, lengths)
+
     with pytest.MonkeyPatch.context() as patch:
-        least, most, near = data.draw(st.sampled_from([(1 << 16, 1 << 20, 1 << 16), (0, 8, 0), (0, 20, 6)]))
+        least, most, near = [(1 << 16, 1 << 20, 1 << 16), (0, 8, 0), (0, 20, 6)][draw(0, 2)]
         for name, value in (("_LEAST_CHUNK", least), ("_MOST_PIECE", most), ("_GAP", near)):
             patch.setattr(plain, name, value)
-        span = data.draw(st.sampled_from([60, 1 << 24]))
+        span = (60, 200, 1 << 24)[draw(0, 2)]
         for module in (source, preview):
             patch.setattr(module, "MOST_SPAN", span)
-        patch.setattr(source, "_LOCAL_GAP", data.draw(st.sampled_from([0, 2, 1 << 16])))
-        asked = [0, 0]
-        ranges = LocalStore.get_ranges
-
-        def counted(store: LocalStore, key: str, starts: list[int], lengths: list[int]) -> list[bytes]:
-            asked[0] += len(starts)
-            asked[1] += sum(lengths)
-            return ranges(store, key, starts, lengths)
-
+        patch.setattr(source, "_LOCAL_GAP", (0, 2, 50, 1 << 16)[draw(0, 3)])
         patch.setattr(LocalStore, "get_ranges", counted)
         fetcher.read_box(array, start, stop)
         reader = Reader(fetcher.threads, fetcher.bytes_in_flight, False)
         said = Preview.of(array, start, [b - a for a, b in zip(start, stop, strict=True)], reader)
         for batch in fetcher.rows.rows(array.inner):
             said.add(batch.at(array.fixed))
-        assert (said.ranges, said.fetched) == tuple(asked)
-        assert (said.fetched, said.decoded) == (fetcher.bytes_read, fetcher.bytes_decoded)
-        assert said.stored <= said.chunks
+    assert (said.ranges, said.fetched) == tuple(asked)
+    assert (said.fetched, said.decoded) == (fetcher.bytes_read, fetcher.bytes_decoded)
+    assert said.stored <= said.chunks
+    return said.ranges
+
+
+@pytest.mark.parametrize("chain", [DEFLATE, CodecChain.of("bytes")])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_many_small_chunks(threads: int, chain: CodecChain, tmp_path: Path) -> None:
+    rng, archive, count = np.random.default_rng(5), Archive(tmp_path), list[int]()
+    specs = [spec((4, 17, 23), (int(rng.integers(1, 4)), 5, 4), "<i2", chain, sparse=True) for _ in range(5)]
+    for g, one in enumerate(specs):
+        holes = {(0, int(rng.integers(4)), k) for k in range(3)}
+        archive.add(g, one, rng.integers(0, 99, one.shape), holes=holes, states={(0, 0, 5): State.MISSING})
+    array = combined(specs, [(g, 0, 4, 5 * g, g) for g in range(5)], (24, 17, 23))
+    for _ in range(40):
+        fetcher = archive.fetcher(threads=threads, bytes_in_flight=(200, 1 << 20)[int(rng.integers(2))])
+        count.append(check(lambda a, b: int(rng.integers(a, b + 1)), fetcher, array))
+    assert len(set(count)) > 15
+
+
+def drawn(data: st.DataObject) -> Draw:
+    return lambda a, b: data.draw(st.integers(a, b))
 
 
 @given(archives(), st.data())
@@ -75,7 +105,7 @@ def check(data: st.DataObject, fetcher: Fetcher, array: CombinedArray) -> None:
 def test_slabs_with_gaps(made: tuple, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         archive, array, _, _ = build(folder, *made)
-        check(data, archive.fetcher(threads=data.draw(st.sampled_from([1, 2])), bytes_in_flight=200), array)
+        check(drawn(data), archive.fetcher(threads=data.draw(st.sampled_from([1, 2])), bytes_in_flight=200), array)
 
 
 @given(st.data())
@@ -83,7 +113,7 @@ def test_slabs_with_gaps(made: tuple, data: st.DataObject) -> None:
 def test_mosaics(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         whole = Whole(folder, data.draw)
-        check(data, whole.archive.fetcher(threads=data.draw(st.sampled_from([1, 2])), bytes_in_flight=200), whole.array)
+        check(drawn(data), whole.archive.fetcher(threads=data.draw(st.sampled_from([1, 2])), bytes_in_flight=200), whole.array)
 
 
 @given(st.data())
