@@ -262,13 +262,23 @@ class Equal:
     group
         int32 (n,): granules with one number stand for each other.
     tolerance
-        Largest difference of floating-point values that still counts as equal; 0: bit for bit.
+        Largest difference of floating-point values that still counts as equal.
+    variant
+        int32 (n,): which of ``recodes`` each granule's numbers are rewritten by before they are compared.
+    recodes
+        Empty where stored numbers mean the same in all.
     """
 
     path: str
     granule_id: NDArray[np.int32]
     group: NDArray[np.int32]
     tolerance: float = 0.0
+    variant: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    recodes: tuple[Recode | None, ...] = ()
+
+    def recode(self, i: int) -> Recode | None:
+        """How the i-th granule's numbers are rewritten."""
+        return self.recodes[int(self.variant[i])] if self.recodes else None
 
 
 @dataclass(frozen=True, slots=True)

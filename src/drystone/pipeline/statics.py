@@ -16,12 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drystone.codecs.zarr_forms import packed_dtype
-from drystone.errors import CombineError, StorageError
+from drystone.errors import DecodeError, StorageError
 from drystone.fetch.fetcher import Fetcher
 from drystone.grid.chunk_grid import ChunkGrid
 from drystone.model.array import ArraySpec
-from drystone.model.placement import Combined, CombinedArray, Placements
+from drystone.model.placement import Combined, CombinedArray, Equal, Placements
+from drystone.model.recode import Recode
 from drystone.plan.members import ArrayMembers
+from drystone.plan.same import static_differs
 from drystone.storage.store import Store
 
 __all__ = ["DigestCache", "check_statics"]
@@ -81,54 +83,61 @@ def check_statics(
         ``static-differs``, naming the variable and both granules.
     """
     for promise in combined.equal:
-        m = members[promise.path]
-        with ThreadPoolExecutor(4) as pool:
-            digests = list(pool.map(lambda g, m=m: _digest_of(m, g, fetcher, cache), promise.granule_id.tolist()))
-        shown = dict(zip(promise.granule_id.tolist(), digests, strict=True))
-        for granule_id, group in zip(promise.granule_id.tolist(), promise.group.tolist(), strict=True):
-            if shown[granule_id] == shown[group] or _close(m, granule_id, group, promise.tolerance, fetcher):
-                continue
-            one, two = names[group], names[granule_id]
-            raise CombineError(
-                f"{promise.path} has no part in the joined axis, so one value must stand for all granules, and its values in "
-                f"{one} and {two} differ; leave the variable out with combine: {{variables: […]}}, let the first one's count "
-                "with combine: {differences: {static: first}}, or split the archive where it changes",
-                kind="static-differs",
-                variable=promise.path,
-                granule=one,
-                other=two,
-            )
+        _check(promise, members[promise.path], fetcher, names, cache)
 
 
-def _close(members: ArrayMembers, one: int, two: int, tolerance: float, fetcher: Fetcher) -> bool:
-    """Whether floating-point values differ by no more than is allowed."""
-    specs = [members.spec(int(np.searchsorted(members.granule_id, g))) for g in (one, two)]
-    if not tolerance or any(s.dtype.kind != "f" for s in specs) or specs[0].shape != specs[1].shape:
+def _check(promise: Equal, members: ArrayMembers, fetcher: Fetcher, names: Mapping[int, str], cache: DigestCache) -> None:
+    ids = promise.granule_id.tolist()
+    row = {g: i for i, g in enumerate(ids)}
+    group = dict(zip(ids, promise.group.tolist(), strict=True))
+
+    def alone(g: int) -> CombinedArray:
+        return _alone(members.spec(int(np.searchsorted(members.granule_id, g))), g, promise.recode(row[g]))
+
+    def digest(g: int) -> str:
+        try:
+            return _digest_of(alone(g), g, fetcher, cache)
+        except DecodeError as error:
+            if not error.kind.startswith("recode-"):
+                raise
+            other = next(o for o in ids if o != g and group[o] == group[g])
+            raise static_differs(promise.path, names[min(g, other)], names[max(g, other)], f" ({error})") from error
+
+    with ThreadPoolExecutor(4) as pool:
+        shown = dict(zip(ids, pool.map(digest, ids), strict=True))
+    for g, first in group.items():
+        if shown[g] != shown[first] and not _same(alone(first), alone(g), promise.tolerance, fetcher):
+            raise static_differs(promise.path, names[first], names[g], " in values")
+
+
+def _same(one: CombinedArray, two: CombinedArray, tolerance: float, fetcher: Fetcher) -> bool:
+    """Whether values are equal though bits are not: two zeros, NaN in two forms, numbers no further apart than is allowed."""
+    if any(a.dtype.kind not in "fc" for a in (one, two)) or one.shape != two.shape:
         return False
-    arrays = [_alone(s, g) for s, g in zip(specs, (one, two), strict=True)]
-    edge = specs[0].chunk_shape[0] if specs[0].shape else 1
-    for start, stop in _slabs(specs[0].shape, specs[0].dtype.itemsize, edge):
-        a, b = (fetcher.read_box(x, start, stop).astype(np.float64) for x in arrays)
+    edge = one.variants[0].chunk_shape[0] if one.shape else 1
+    for start, stop in _slabs(one.shape, one.dtype.itemsize, edge):
+        a, b = (fetcher.read_box(x, start, stop) for x in (one, two))
         if not np.allclose(a, b, rtol=0, atol=tolerance, equal_nan=True):
             return False
     return True
 
 
-def _digest_of(members: ArrayMembers, granule_id: int, fetcher: Fetcher, cache: DigestCache) -> str:
-    i = int(np.searchsorted(members.granule_id, granule_id))
-    spec = members.spec(i)
+def _digest_of(array: CombinedArray, granule_id: int, fetcher: Fetcher, cache: DigestCache) -> str:
     attempt = fetcher.granule(granule_id).attempt_id
-    return cache.get(members.path, granule_id, attempt, lambda: _digest(_alone(spec, granule_id), fetcher))
+    how = array.recodes[0].to_json() if array.recodes and array.recodes[0] is not None else None
+    name = array.path if how is None else f"{array.path} {json.dumps(how, sort_keys=True)}"
+    return cache.get(name, granule_id, attempt, lambda: _digest(array, fetcher))
 
 
-def _alone(spec: ArraySpec, granule_id: int) -> CombinedArray:
+def _alone(spec: ArraySpec, granule_id: int, recode: Recode | None) -> CombinedArray:
     """One granule's array as a whole of its own."""
     zero = np.zeros(1, np.int64)
     placements = Placements(None, np.array([granule_id], np.int32), zero, zero + 1, zero, np.zeros(1, np.int32))
     grid = ChunkGrid.regular(spec.shape, spec.chunk_shape)
+    dtype = spec.native_dtype if recode is None else recode.dtype
     return CombinedArray(
-        spec.path, spec.dims, spec.shape, spec.native_dtype, spec.dtype, spec.fill, spec.codecs, spec.attributes, grid, None,
-        placements, (spec,),
+        spec.path, spec.dims, spec.shape, dtype, spec.dtype, spec.fill, spec.codecs, spec.attributes, grid, None,
+        placements, (spec,), "", (), () if recode is None else (recode,),
     )  # fmt: skip
 
 

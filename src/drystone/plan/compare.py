@@ -44,6 +44,7 @@ VALUE_ATTRIBUTES = (
     "valid_max",
     "valid_range",
     "dtype",
+    "positive",
 )
 
 

@@ -27,10 +27,11 @@ from drystone.plan.numbers import FLAGS, LIMITS, PACKING, Rewriting, numbers_of,
 from drystone.plan.sentinels import KEYS
 from drystone.plan.time_plan import is_time_array, text_of, time_plan
 from drystone.plan.times import is_time
+from drystone.plan.wanted import LINKS
 
 __all__ = ["Reconciled", "changed", "reconcile"]
 
-_MEANING = (*LIMITS, *FLAGS, "flag_meanings", "dtype")
+_MEANING = (*LIMITS, *FLAGS, "flag_meanings", "dtype", "positive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,7 @@ def _find_storage(variants: Variants, findings: Findings, joined: frozenset[str]
     specs = variants.specs
     findings.find("codec", "codecs", lambda v: specs[v].codecs.signature(), lambda v: str(specs[v].codecs.to_json()))
     if len({specs[v].native_dtype for v in variants.used}) == 1:
-        findings.find("codec", "byte order", lambda v: specs[v].dtype.str[:1] if specs[v].dtype.kind != "T" else "")
+        findings.find("codec", "byte order", lambda v: _order(specs[v].dtype))
     for i, name in enumerate(specs[variants.base].dims):
         if name not in joined:
             findings.find("codec", f"chunk size along {name}", _edge(specs, i))
@@ -149,6 +150,13 @@ def _find_storage(variants: Variants, findings: Findings, joined: frozenset[str]
         if name in joined:
             inner = {specs[v].chunk_shape[i] for v in variants.used if specs[v].chunk_shape[i] != specs[v].shape[i]}
             findings.tell(f"chunks along {name}", _edge(specs, i, inner))
+
+
+def _order(dtype: np.dtype) -> str:
+    """Byte order of an element, or of each field."""
+    if dtype.names:
+        return ", ".join(f"{n} {_order(dtype[n])}" for n in dtype.names)
+    return "" if dtype.kind == "T" else dtype.base.str[:1]
 
 
 def _edge(specs: tuple[ArraySpec, ...], axis: int, told: set[int] | None = None) -> Callable[[int], str]:
@@ -183,9 +191,24 @@ def _find_units(variants: Variants, findings: Findings) -> None:
 
 def _find_meanings(variants: Variants, findings: Findings, repacked: bool) -> None:
     """Other attributes that decide values; limits in units of numbers as stored mean nothing once those are rewritten."""
-    for key in _MEANING:
+    for key in (*_MEANING, *_mapping_numbers(variants), *_torn_links(variants)):
         if not (repacked and key in LIMITS):
             findings.find("attributes", key, variants.said(key), variants.shown(key))
+
+
+def _torn_links(variants: Variants) -> tuple[str, ...]:
+    """Links to bounds that name one array here and another there: numbers of either would lose their units."""
+    said = {k: {variants.said(k)(v) for v in variants.used} - {""} for k in LINKS}
+    return tuple(k for k in LINKS if len(said[k]) > 1)
+
+
+def _mapping_numbers(variants: Variants) -> tuple[str, ...]:
+    """Attributes of a grid mapping whose values are all that it says: its name and its numbers."""
+    found = [variants.attributes[v] for v in variants.used]
+    if not any("grid_mapping_name" in a for a in found):
+        return ()
+    numbers = {k for a in found for k in a if a[k].dtype not in ("text", "bytes")} - {*VALUE_ATTRIBUTES}
+    return ("grid_mapping_name", *sorted(numbers))
 
 
 def _unrewritable(variants: Variants, findings: Findings) -> Rewriting:
@@ -231,15 +254,17 @@ def _attributes(variants: Variants, out: Rewriting) -> tuple[Attributes, tuple[s
     """The first granule's where they decide values and as rewritten; of the others what is equal in all."""
     specs = [variants.specs[v] for v in variants.used]
     names = dict.fromkeys(k for s in specs for k in s.attributes)
+    decide = {*VALUE_ATTRIBUTES, *_mapping_numbers(variants), *_torn_links(variants)}
     kept: dict[str, Attribute] = {}
     dropped = []
     for name in names:
         mine = specs[0].attributes.get(name)
-        if name in VALUE_ATTRIBUTES:
+        said = [a for s in specs if (a := s.attributes.get(name)) is not None]
+        if name in decide:
             if mine is not None:
                 kept[name] = mine
-        elif mine is not None and all(s.attributes.get(name) == mine for s in specs[1:]):
-            kept[name] = mine
+        elif all(a == said[0] for a in said[1:]) and (name in LINKS or len(said) == len(specs)):
+            kept[name] = said[0]  # a link that some do not say: without it the linked numbers have no units
         else:
             dropped.append(name)
     for name, value in out.attributes.items():

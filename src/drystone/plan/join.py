@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,7 +19,8 @@ from drystone.plan.joined import joined_grid
 from drystone.plan.members import ArrayMembers
 from drystone.plan.order import Axis, Order
 from drystone.plan.placing import Placed, lifted, place
-from drystone.plan.wanted import named_by, nearest
+from drystone.plan.same import stand_ins
+from drystone.plan.wanted import LINKS, named_by, nearest
 
 __all__ = ["Joined", "Joiner", "made_array"]
 
@@ -129,11 +130,13 @@ class Joiner:
             members=replace(placed.members, variants=one.variants, variant=one.variant),
             placements=replace(placed.placements, variant=one.variant),
         )
-        parts.notes.extend(one.notes)
+        alike = stand_ins(members, placed, joined, self.names, self.options.differences, parent)
+        parts.equal.extend(alike.promises)
+        one = replace(one, attributes=one.attributes.without(*alike.dropped))
+        parts.notes.extend((*one.notes, *alike.notes))
         array = self._array(path, placed, one, new_axes)
         parts.storage[path] = one.storage
         values = self._values(array, placed, one)
-        parts.equal.extend(self._same(path, members, placed))
         if one.by_era:
             parts.keys[path] = one.keys
         lacking = len(np.unique(members.granule_id)) < len(np.unique(order.granule_id))
@@ -208,13 +211,15 @@ class Joiner:
         """Whether an array only describes others: a scalar, bounds, a grid mapping, an auxiliary coordinate."""
         if not members.variants[0].dims:
             return True
-        return any(members.name in named_by(m.variants[0]) for m in self.members.values() if m.path != members.path)
+        return any(members.name in named_by(v) for m in self.members.values() if m.path != members.path for v in m.variants)
 
     def _parent(self, path: str, order: Order) -> ArrayMembers | None:
         """The coordinate that names this array as its bounds, as it is joined: what it ends up in depends on who is in it."""
         members = self.members[path]
         for other in self.members.values():
-            names = named_by(other.variants[0], ("bounds", "climatology"))
+            said = [named_by(v, (key,)) for key in LINKS for v in other.variants]
+            # those of all, or where they name several, the first's
+            names = next((n for n in said if n), set())
             if members.name in names and nearest(members.name, other.variants[0].group, self.members) is members:
                 present = self._present(other.path, order)
                 return None if present is None else place(present, order, self.names).members
@@ -266,26 +271,6 @@ class Joiner:
             out[tuple(slice(a, b) for a, b in zip(box.dest, box.stop, strict=True))] = done[pair][source]
         return out
 
-    def _same(self, path: str, members: ArrayMembers, placed: Placed) -> Iterator[Equal]:
-        """Compare what scans kept of granules that stand for one another; promise the rest."""
-        policies = self.options.differences
-        pairs = placed.stands_for
-        if not len(pairs) or policies.static == "first":
-            return
-        mine, shown = (np.searchsorted(members.granule_id, pairs[:, k]) for k in (0, 1))
-        one, two = members.coordinate[shown], members.coordinate[mine]
-        kept = (one >= 0) & (two >= 0)
-        for i in np.flatnonzero(kept & ((one != two) | (members.variant[shown] != members.variant[mine]))).tolist():
-            a, b = members.coordinates[int(one[i])], members.coordinates[int(two[i])]
-            if not _equal(a, b, policies.coordinate_tolerance):
-                raise _static_differs(path, self.names[int(pairs[i, 1])], self.names[int(pairs[i, 0])], _first_difference(a, b))
-        rest = pairs[~kept]
-        if len(rest):
-            ids = np.concatenate([rest[:, 1], rest[:, 0]])
-            ids, at = np.unique(ids, return_index=True)
-            group = np.concatenate([rest[:, 1], rest[:, 1]])[at]
-            yield Equal(path, ids.astype(np.int32), group.astype(np.int32), policies.coordinate_tolerance)
-
 
 def _is_made(order: Order, k: int, members: Mapping[str, ArrayMembers]) -> bool:
     """Whether an axis' coordinate is the order's: no granule holds it, or places without a granule have values too."""
@@ -315,39 +300,3 @@ def made_array(axis: Axis, members: ArrayMembers | None) -> CombinedArray:
     return CombinedArray(
         axis.path, (axis.name,), values.shape, values.dtype, values.dtype, None, codecs, attributes, grid, None, placements, ()
     )
-
-
-def _equal(a: NDArray[np.generic], b: NDArray[np.generic], tolerance: float) -> bool:
-    if a.shape != b.shape:
-        return False
-    if a.dtype == b.dtype and a.dtype.kind == "V":
-        return a.tobytes() == b.tobytes()
-    if a.dtype.kind in "iuf" and b.dtype.kind in "iuf":
-        if tolerance and "f" in (a.dtype.kind, b.dtype.kind):
-            return bool(np.allclose(a.astype(np.float64), b.astype(np.float64), rtol=0, atol=tolerance, equal_nan=True))
-        return bool(((a == b) | ((a != a) & (b != b))).all())
-    return a.dtype == b.dtype and bool((a == b).all())
-
-
-def _static_differs(path: str, one: str, two: str, text: str) -> CombineError:
-    return CombineError(
-        f"{path} has no part in the joined axis, so one value must stand for all granules, and {one} and {two} "
-        f"differ{text}; leave the variable out with combine: {{variables: […]}}, let the first one's count with "
-        "combine: {differences: {static: first}}, or split the archive where it changes",
-        kind="static-differs",
-        variable=path,
-        granule=one,
-        other=two,
-    )
-
-
-def _first_difference(a: NDArray[np.generic], b: NDArray[np.generic]) -> str:
-    if a.shape != b.shape:
-        return f" in shape ({a.shape} and {b.shape})"
-    if a.dtype != b.dtype or a.dtype.kind in "TV":
-        return ""
-    bits = np.flatnonzero((a.reshape(-1) != b.reshape(-1)) & ~((a != a) & (b != b)).reshape(-1))
-    if not len(bits):
-        return ""
-    i = int(bits[0])
-    return f" at {i} ({a.reshape(-1)[i]!r} and {b.reshape(-1)[i]!r})"

@@ -15,6 +15,7 @@ from drystone.errors import CombineError
 from drystone.model.array import ArraySpec
 from drystone.model.options import AxisOptions
 from drystone.plan.members import ArrayMembers
+from drystone.plan.times import is_time
 
 __all__ = ["axes_of", "coordinates_of", "dimension_sizes", "scalar_of", "telling_times"]
 
@@ -148,7 +149,7 @@ def _is_coordinate(spec: ArraySpec) -> bool:
 
 
 def _says_time(spec: ArraySpec) -> bool:
-    return " since " in (_text(spec, "units") or "")
+    return is_time(_text(spec, "units"))
 
 
 def _text(spec: ArraySpec, key: str) -> str | None:

@@ -18,6 +18,7 @@ from drystone.errors import CombineError
 from drystone.model.array import ArraySpec
 from drystone.plan.members import ArrayMembers
 from drystone.plan.order_times import GREGORIAN_START, Clock, calendar_name, instants, iso, narrow, parse_clock
+from drystone.plan.times import is_time
 
 __all__ = ["Granules", "Keys", "check_inside", "coordinate_keys", "distinct", "joined", "say_number"]
 
@@ -138,7 +139,7 @@ def _clock(spec: ArraySpec) -> Clock | None:
 
 
 def _is_time(spec: ArraySpec) -> bool:
-    return " since " in (_text(spec, "units") or "")
+    return is_time(_text(spec, "units"))
 
 
 def coordinate_keys(members: ArrayMembers, granules: Granules, axis: str, ways: str, any_units: bool = False) -> Keys:

@@ -80,7 +80,7 @@ def calendar_name(text: str | None) -> str:
 
 def parse_clock(units: str, calendar: str | None) -> Clock | None:
     """Read ``unit since reference``; None where it is none, or one of no fixed length (months of a real calendar)."""
-    unit, since, reference = units.strip().partition(" since ")
+    unit, since, reference = re.sub(r"\s+since\s+", " since ", units.strip(), count=1, flags=re.IGNORECASE).partition(" since ")
     name, words = calendar_name(calendar), unit.strip().lower()
     if not since or name not in _KNOWN:
         return None

@@ -8,7 +8,9 @@ from drystone.errors import CombineError
 from drystone.model.array import ArraySpec
 from drystone.plan.members import ArrayMembers
 
-__all__ = ["named_by", "nearest", "select_variables"]
+__all__ = ["LINKS", "named_by", "nearest", "select_variables"]
+
+LINKS = ("bounds", "climatology")  # attributes that name the array whose units are those of the array that has them
 
 
 def select_variables(members: Mapping[str, ArrayMembers], variables: tuple[str, ...] | None) -> dict[str, ArrayMembers]:
@@ -35,9 +37,9 @@ def select_variables(members: Mapping[str, ArrayMembers], variables: tuple[str, 
         chosen.update({m.path: m for m in hits})
     pending = list(chosen.values())
     while pending:
-        spec = pending.pop().variants[0]
-        for name in {*spec.dims, *named_by(spec)}:
-            other = nearest(name, spec.group, members)
+        found = pending.pop()
+        for name in {n for spec in found.variants for n in (*spec.dims, *named_by(spec))}:
+            other = nearest(name, found.variants[0].group, members)
             if other is not None and other.path not in chosen:
                 chosen[other.path] = other
                 pending.append(other)

@@ -157,9 +157,12 @@ class Sources:
         """Attributes of one array."""
         array = self.array(granule, inner)
         if (granule, inner) not in self._foreign:
-            return array.attrs
+            import h5py
+
+            return _flagged(array.attrs, h5py.check_enum_dtype(array.dtype))
         variable = cast("_NetcdfVariable", array)
-        return {name: variable.getncattr(name) for name in variable.ncattrs()}
+        kind = getattr(variable, "datatype", None)
+        return _flagged({n: variable.getncattr(n) for n in variable.ncattrs()}, getattr(kind, "enum_dict", None))
 
     def root_attributes(self, granule: str) -> Mapping[str, object]:
         """Attributes of the granule as a whole."""
@@ -207,6 +210,14 @@ class Sources:
                 raise readers.Unreadable(f"{granule}, {inner}: {error}") from error
         self._foreign.add((granule, inner))  # a filter that h5py lacks: the netCDF library brings its own
         return self.read(granule, inner, start, stop)
+
+
+def _flagged(attributes: Mapping[str, object], names: Mapping[str, int] | None) -> Mapping[str, object]:
+    """Attributes, with the names of an enumeration as CF says them where it says none itself."""
+    if not names or "flag_values" in attributes or "flag_meanings" in attributes:
+        return attributes
+    words = " ".join("_".join(name.split()) or "_" for name in names)
+    return {**attributes, "flag_values": list(names.values()), "flag_meanings": words}
 
 
 def _stored_name(group: Group, inner: str) -> str:

@@ -82,11 +82,13 @@ class Clock:
     @classmethod
     def of(cls, attributes: Mapping[str, object]) -> Clock | None:
         """From plain attributes; None where they say no time, or one in units without a fixed length."""
-        unit, since, when = str(attributes.get("units", "")).strip().partition(" since ")
+        words = re.split(r"\s+since\s+", str(attributes.get("units", "")).strip(), maxsplit=1, flags=re.IGNORECASE)
+        if len(words) < 2:
+            return None
         calendar = calendar_of(attributes)
-        tick = _NANOSECONDS.get(unit.strip().lower())
-        found = _WHEN.fullmatch(when.strip())
-        if not since or tick is None or found is None:
+        tick = _NANOSECONDS.get(words[0].lower())
+        found = _WHEN.fullmatch(words[1])
+        if tick is None or found is None:
             return None
         part = {k: int(v) for k, v in found.groupdict().items() if v and k not in ("zone", "part")}
         day = day_number(calendar, part["year"], part.get("month", 1), part.get("day", 1))

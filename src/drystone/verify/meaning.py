@@ -296,7 +296,7 @@ def problems(
     one, two = Coding.of(mine), Coding.of(their)
     if one.clock is not None and two.clock is not None and (rewritten or one.clock.counts_as(two.clock)):
         skip.update(_TIME)
-    elif instants.calendar_of(mine) == instants.calendar_of(their) or " since " not in f"{mine} {their}":
+    elif instants.calendar_of(mine) == instants.calendar_of(their) or " since " not in f"{mine} {their}".lower():
         skip.add("calendar")  # the same, or of no times
     if rewritten:
         skip.update((*_MISSING, *_PACKING, *_LIMITS))

@@ -141,7 +141,7 @@ class Codings:
                 inherited = {n: ours.attributes[n] for n in ("units", "calendar") if n in ours.attributes}
             stored = {**inherited, **stored}
         plain = meaning.stored(stored)
-        times = " since " in str(ours.plain.get("units"))  # nobody's word makes two dates one
+        times = " since " in str(ours.plain.get("units")).lower()  # nobody's word makes two dates one
         accepted = self._accepted - {"units"} if times else self._accepted
         for text in meaning.problems(
             published, ours.plain, stored, plain, ours.dtype, spec["unkept"], spec["meaning"], accepted

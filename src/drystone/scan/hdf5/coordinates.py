@@ -57,5 +57,5 @@ def _is_coordinate(spec: ArraySpec) -> bool:
     if spec.dims[0] == spec.name:
         return True
     units = spec.attributes.get("units")
-    is_time = units is not None and any(" since " in text for text in units.text)
+    is_time = units is not None and any(" since " in text.lower() for text in units.text)
     return is_time and spec.unlimited[0] and spec.nbytes <= _TIME_BYTES
