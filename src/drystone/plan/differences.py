@@ -212,10 +212,17 @@ def _mapping_numbers(variants: Variants) -> tuple[str, ...]:
 
 
 def _unrewritable(variants: Variants, findings: Findings) -> Rewriting:
-    """Text, truth values, complex numbers and compounds: as they are, or not at all."""
+    """Text, truth values, complex numbers and compounds: as they are, in the widest type of one kind, or not at all."""
     specs = variants.specs
-    kinds = {v: str(specs[v].native_dtype) for v in variants.used}
-    if findings.policy("dtype") != "era" or len(set(kinds.values())) == 1:
+    native = {v: specs[v].native_dtype for v in variants.used}
+    kinds = {v: str(d) for v, d in native.items()}
+    out = Rewriting(native[variants.base])
+    wide = {d.kind for d in native.values()} in ({"S"}, {"c"})
+    if wide and findings.find("dtype", "element type", kinds.__getitem__):
+        if findings.policy("dtype") != "first":
+            out.dtype = max(native.values(), key=lambda d: d.itemsize)
+        out.recodes = {v: Recode(out.dtype) for v, d in native.items() if d != out.dtype}
+    elif findings.policy("dtype") != "era" or len(set(kinds.values())) == 1:
         findings.impossible("element type", kinds.__getitem__, "no type holds both exactly")
     elif findings.find("dtype", "element type", kinds.__getitem__):
         findings.apart = findings.storage
@@ -223,7 +230,7 @@ def _unrewritable(variants: Variants, findings: Findings) -> Rewriting:
         findings.impossible(key, variants.shown(key), "values of this type are not rewritten")
     _find_units(variants, findings)
     _find_meanings(variants, findings, repacked=False)
-    return Rewriting(specs[variants.base].native_dtype)
+    return out
 
 
 def _assembled(variants: Variants, findings: Findings, out: Rewriting) -> Reconciled:

@@ -155,7 +155,7 @@ class Joiner:
     def _present(self, path: str, order: Order) -> ArrayMembers | None:
         """The array's members among the order's granules."""
         members = self.members[path]
-        members = members.take(np.flatnonzero(np.isin(members.granule_id, order.granule_id)))
+        members = members.take(np.flatnonzero(np.isin(members.granule_id, order.granule_id))).tidy()
         wanted = np.unique(order.granule_id)
         if not len(members):
             return None

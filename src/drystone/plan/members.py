@@ -7,7 +7,7 @@ values of small coordinate arrays.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +67,14 @@ class ArrayMembers:
         return ArrayMembers(
             self.path, self.granule_id[order], self.variant[order], self.variants, self.coordinate[order], self.coordinates
         )
+
+    def tidy(self) -> ArrayMembers:
+        """Without specs that no granule has, such as those of granules that others supersede."""
+        used, variant = np.unique(self.variant, return_inverse=True)
+        if len(used) == len(self.variants):
+            return self
+        specs = tuple(self.variants[v] for v in used.tolist())
+        return replace(self, variant=variant.reshape(-1).astype(np.int32), variants=specs)
 
 
 class _Builder:

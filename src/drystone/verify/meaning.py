@@ -213,6 +213,8 @@ def differs(ours: Array, mine: Coding, theirs: Array, their: Coding, bound: Boun
     if ours.dtype.kind not in "biuf" or theirs.dtype.kind not in "biuf":
         if {ours.dtype.kind, theirs.dtype.kind} == {"S"}:
             return np.asarray(ours.astype(object) != theirs.astype(object), bool)
+        if {ours.dtype.kind, theirs.dtype.kind} == {"c"} and ours.dtype != theirs.dtype:
+            return np.asarray((ours != theirs) & ~(np.isnan(ours) & np.isnan(theirs)), bool)
         return compare.differs(ours, theirs)
     ours, theirs = mine.view(ours), their.view(theirs)
     gone, lost = mine.gone(ours), their.gone(theirs)
