@@ -14,7 +14,7 @@ from drystone.model.placement import Combined
 from drystone.pipeline.archive import Archive
 from drystone.pipeline.axes import with_origins
 from drystone.pipeline.granules import granule_rows
-from drystone.pipeline.members import group_texts, members_of, merged_groups
+from drystone.pipeline.members import by_path, group_texts, members_of, merged_groups
 from drystone.pipeline.roots import roots_of_table
 from drystone.pipeline.scan import list_granules
 from drystone.pipeline.statics import DigestCache, check_statics
@@ -91,7 +91,9 @@ def whole_of(archive: Archive, listed: Sequence[Listed] | None, *, remember: boo
     members = members_of(table, ids)
     groups, notes = merged_groups(group_texts(table, ids))
     options = with_origins(archive, archive.config.combine)
-    combined = combine(members, groups, names, options, attributes=roots_of_table(table, ids, options), notes=notes)
+    refused = by_path((r.granule.granule_id, (p, why)) for r in good.values() for p, _, why in r.refused())
+    roots = roots_of_table(table, ids, options)
+    combined = combine(members, groups, names, options, attributes=roots, notes=notes, refused=refused)
     cache = DigestCache(archive.store, archive.key("statics.json"))
     check_statics(combined, members, fetcher_for(archive, table), names, cache)
     if remember:

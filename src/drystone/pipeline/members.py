@@ -16,7 +16,7 @@ from drystone.table.arrow import column, numbers
 from drystone.table.table import ReferenceTable
 from drystone.table.write import coordinate_from_bytes
 
-__all__ = ["group_texts", "members_of", "merged_groups"]
+__all__ = ["by_path", "group_texts", "members_of", "merged_groups"]
 
 _COLUMNS = ("granule_id", "path", "structure", "attributes", "coordinate")
 
@@ -76,6 +76,20 @@ def group_texts(table: ReferenceTable, granule_ids: NDArray[np.int32]) -> list[s
     rows = table.granules(columns=("granule_id", "groups"))
     rows = rows.filter(pc.is_in(rows.column("granule_id"), column(np.asarray(granule_ids, np.int32)))).sort_by("granule_id")
     return [str(text) for text in pc.unique(rows.column("groups")).to_pylist()]
+
+
+def by_path(items: Iterable[tuple[int, tuple[str, str]]]) -> dict[str, dict[int, str]]:
+    """Granule id and (path, reason) of what was refused, as granule id to reason by path.
+
+    Examples
+    --------
+    >>> by_path([(1, ("/v", "why")), (2, ("/v", "why"))])
+    {'/v': {1: 'why', 2: 'why'}}
+    """
+    out: dict[str, dict[int, str]] = {}
+    for granule_id, (path, reason) in items:
+        out.setdefault(path, {})[granule_id] = reason
+    return out
 
 
 def merged_groups(texts: Iterable[str]) -> tuple[list[GroupSpec], list[str]]:

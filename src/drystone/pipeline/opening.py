@@ -18,7 +18,7 @@ from drystone.model.options import ArchiveConfig, CombineOptions
 from drystone.model.placement import Combined
 from drystone.pipeline.archive import Archive
 from drystone.pipeline.combined import fetcher_for, whole_of
-from drystone.pipeline.members import merged_groups
+from drystone.pipeline.members import by_path, merged_groups
 from drystone.pipeline.roots import roots_of_scans
 from drystone.pipeline.scan import scan_source
 from drystone.pipeline.sources import Sources, expand, locate
@@ -115,7 +115,9 @@ def open_sources(sources: Sources, options: CombineOptions, format: str = "auto"
     names = {g: granule.address for g, granule in granules.items()}
     members = from_scans(scans)
     groups, notes = merged_groups(json.dumps([g.to_json() for g in s.groups]) for s in scans.values())
-    combined = combine(members, groups, names, options, attributes=roots_of_scans(scans, options), notes=notes)
+    refused = by_path((g, (r.path, r.reason)) for g, scan in scans.items() for r in scan.refusals)
+    roots = roots_of_scans(scans, options)
+    combined = combine(members, groups, names, options, attributes=roots, notes=notes, refused=refused)
     for text in combined.left_out:
         warnings.warn(text, LeftOut, stacklevel=4)
     fetcher = Fetcher(sources.places, MemoryRows(granules, scans), threads=_THREADS, bytes_in_flight=_IN_FLIGHT)

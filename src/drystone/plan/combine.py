@@ -41,6 +41,7 @@ def combine(
     *,
     attributes: Mapping[int, Attributes] | None = None,
     notes: Sequence[str] = (),
+    refused: Mapping[str, Mapping[int, str]] | None = None,
 ) -> Combined:
     """Join granules along one or more axes, and take of the whole what is selected.
 
@@ -60,6 +61,8 @@ def combine(
         Granule id to the attributes of its root group, where an axis is placed by one.
     notes
         What else a user should know.
+    refused
+        By path, granule id to the reason: what granules have and no exact reference to.
 
     Returns
     -------
@@ -80,7 +83,7 @@ def combine(
     if not wanted:
         raise _nothing(names, granule_ids)
     every = order_axes(wanted, options, granule_ids, names, attributes or {})
-    joiner = Joiner(wanted, names, options)
+    joiner = Joiner(wanted, names, options, refused or {})
     taken = _of_axes(every, joiner, options.select)
     told = (*every.notes, *tell_missing(every, taken, options.gaps))
     order, taken = narrowed(every, taken)

@@ -77,11 +77,14 @@ class Joiner:
         Granule id to address, in listed order.
     options
         What to do where granules differ.
+    refused
+        By path, granule id to the reason: arrays (or whole groups) that a granule has and no exact reference to.
     """
 
     members: Mapping[str, ArrayMembers]
     names: Mapping[int, str]
     options: CombineOptions
+    refused: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
 
     def arrays(self, order: Order, paths: frozenset[str] | None = None) -> Joined:
         """All arrays, or some.
@@ -159,6 +162,7 @@ class Joiner:
         wanted = np.unique(order.granule_id)
         if not len(members):
             return None
+        self._check_refused(members, wanted)
         if len(members) < len(wanted) and self.options.differences.missing_variable == "refuse":
             have = set(members.granule_id.tolist())
             lacking = next(g for g in wanted.tolist() if g not in have)
@@ -173,6 +177,22 @@ class Joiner:
                 other=one,
             )
         return members
+
+    def _check_refused(self, members: ArrayMembers, wanted: NDArray[np.int32]) -> None:
+        """What a granule has and cannot be referenced in it is no missing variable: its values are there."""
+        path = members.path
+        for at in (path, *(path[:i] for i in range(1, len(path)) if path[i] == "/")):
+            for g, reason in self.refused.get(at, {}).items():
+                if g in wanted and g not in members.granule_id:
+                    raise CombineError(
+                        f"{path} is in {self.names[int(members.granule_id[0])]}, and of {self.names[g]} it has no exact "
+                        f"reference ({reason}): its places there would read as missing, and are not; leave the variable out "
+                        "with combine: {variables: […]}, or that granule out",
+                        kind="variable-missing",
+                        variable=path,
+                        granule=self.names[g],
+                        other=self.names[int(members.granule_id[0])],
+                    )
 
     def _check_dims(self, members: ArrayMembers) -> None:
         used, where = np.unique(members.variant, return_index=True)
