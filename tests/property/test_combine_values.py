@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import drystone
-from drystone.errors import CombineError
+from drystone.errors import CombineError, LeftOut
 
 X = 3
 FILL = -99
@@ -78,7 +78,7 @@ def opened(files: list[str], **options: object) -> tuple[np.ndarray, list[np.dat
     try:
         dataset = drystone.open(files, decode=True, **options)  # type: ignore[arg-type]
         return dataset["v"].values.astype("f8"), dataset["time"].values.astype("M8[s]").tolist()
-    except CombineError as error:
+    except (CombineError, LeftOut) as error:
         return str(error)
 
 
