@@ -237,5 +237,10 @@ def test_gaps_need_a_number() -> None:
 def test_a_star_takes_what_fits_and_leaves_the_rest() -> None:
     assert stored(one_granule(np.dtype("i2"), {}), dtype={"*": "float32"}).dtype == np.dtype("i2")
     assert stored(one_granule(np.dtype("f8"), {}), dtype={"*": "float32"}).dtype == np.dtype("f4")
+    for said in ({"units": "degrees_north"}, {"standard_name": "longitude"}, {"axis": "X"}, {"units": "days since 2000-01-01"}):
+        place = one_granule(np.dtype("f8"), said)
+        assert stored(place, dtype={"*": "float32"}, round={"*": ("keepbits", 3)}).dtype == np.dtype("f8")
+        if " since " not in str(said):
+            assert stored(place, dtype={"v": "float32"}).dtype == np.dtype("f4")  # by its own name, as it is wished
     huge = one_granule(np.dtype("f8"), {"_FillValue": 1e300})
     assert stored(huge, dtype={"*": "float32"}).dtype == np.dtype("f8")

@@ -68,6 +68,11 @@ def _inside(values: NDArray[np.generic], dtype: np.dtype) -> NDArray[np.bool_]:
     return np.asarray((wide >= float(limits.min)) & (wide < float(limits.max + 1)))
 
 
+def _holds_all(source: np.dtype, target: np.dtype) -> bool:
+    """Whether a type has every number of another; NumPy calls whole numbers of 8 bytes in a double safe, which they are not."""
+    return np.can_cast(source, target, "safe") and not (source.kind in "iu" and source.itemsize == 8 and target.kind == "f")
+
+
 @dataclass(frozen=True, slots=True)
 class Recode:
     """Rewriting of stored numbers: read as unsigned, find missing ones, scale, shift, convert.
@@ -165,6 +170,8 @@ class Recode:
         if self.dtype.kind == "f" and not plain:
             with np.errstate(over="ignore", invalid="ignore"):  # infinities are what readers unpack, too
                 return (values.astype(np.float64) * float(self.scale) + float(self.offset)).astype(self.dtype)
+        if plain and _holds_all(values.dtype, self.dtype):
+            return values.astype(self.dtype)
         if plain:
             with np.errstate(invalid="ignore", over="ignore"):  # what does not fit is found on the next lines
                 out = values.astype(self.dtype)

@@ -21,6 +21,7 @@ __all__ = ["LOSS", "named", "with_loss", "with_rounding"]
 LOSS = "precision_loss"
 """The attribute that says in words how far values may be from the granules'."""
 
+_POSITIONS = ("lat", "lon", "latitude", "longitude", "time", "projection_x_coordinate", "projection_y_coordinate")
 _REFERRING = ("coordinates", "bounds", "climatology")
 
 
@@ -29,12 +30,26 @@ def _secondary(combined: Combined) -> Iterator[str]:
     yield from combined.coordinates
     dims = {(a.group, d) for a in combined.arrays for d in a.dims}
     for a in combined.arrays:
-        if (a.group, a.name) in dims:
+        if (a.group, a.name) in dims or _places(a):
             yield a.path
         for key in _REFERRING:
             said = a.attributes.get(key)
             if said is not None:
                 yield from (f"{a.group.rstrip('/')}/{name}" for name in str(said.value).split())
+
+
+def _places(array: CombinedArray) -> bool:
+    """Whether its name or attributes say that it holds positions."""
+    said = {key: str(getattr(array.attributes.get(key), "value", "")).lower() for key in ("standard_name", "units", "axis")}
+    if (
+        array.name.lower() in _POSITIONS
+        or said["standard_name"].removeprefix("grid_") in _POSITIONS
+        or said["axis"] in tuple("xyzt")
+    ):
+        return True
+    return said["units"].startswith(
+        ("degrees_n", "degree_n", "degrees_e", "degree_e", "degreen", "degreee", "degreesn", "degreese")
+    )
 
 
 def named[T](combined: Combined, wishes: Mapping[str, T], key: str, at: str) -> dict[str, tuple[T, bool]]:
