@@ -275,7 +275,7 @@ def prune_folders(folder: str) -> None:
 def _unlink_quietly(path: str) -> None:
     try:
         os.unlink(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # the folder could not be made: there is nothing to remove
         return
 
 

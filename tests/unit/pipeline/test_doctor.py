@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from drystone.pipeline.doctor.stores import Sources, Target, nearest, targets_of
 from drystone.pipeline.rates_file import load_rates, rates_path, save_rates
 from drystone.storage.local import LocalStore
 from drystone.storage.remote import RemoteStore
+from drystone.storage.stamp import Stamp
 
 PLACE = PlaceRates(1e9, 1e9, 1e-4, 1e8, 1e8, 1e-2, 0.0, 0.0, False)
 RATES = Rates("h", "1", "", 2, (CodecRate(CodecUse("zlib"), ((0.5, 5e8),)),), (), *([1e-9] * 9), {"file:///": PLACE})
@@ -101,6 +103,7 @@ def test_what_cannot_be_written_is_a_verdict(tmp_path: Path) -> None:
     found = list(Target("output", broken, "").look())
     assert found[-1].check == "target write"
     assert found[-1].status == "fail"
+    assert "cannot write" in found[-1].text
 
 
 def test_targets_are_probed_in_folders_that_are_there(tmp_path: Path) -> None:
@@ -135,6 +138,19 @@ def test_a_probe_leaves_nothing_when_it_fails(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="no"):
         fail()
     assert files(tmp_path) == []
+
+
+def test_an_endpoint_that_nobody_answers_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent(RemoteStore):
+        def put(self, key: str, data: object) -> None:
+            raise StorageError(f"cannot write {self.url}/{key}: nobody answers", kind="io")
+
+        def list(self, prefix: str = "") -> Iterator[tuple[str, Stamp]]:
+            raise StorageError(f"cannot list {self.url}/{prefix}: nobody answers", kind="io")
+
+    (found,) = Target("output", Silent("memory://"), "").look()
+    assert (found.check, found.status) == ("target write", "fail")
+    assert found.text.startswith("cannot write")
 
 
 def test_a_place_is_measured_within_what_was_announced(tmp_path: Path) -> None:

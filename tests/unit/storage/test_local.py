@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from drystone.errors import StorageError
 from drystone.storage.local import LocalStore
 
 
@@ -52,3 +53,10 @@ def test_parts_are_not_all_held(tmp_path: Path) -> None:
     LocalStore(tmp_path).put("a", parts())  # type: ignore[arg-type]
     assert (tmp_path / "a").stat().st_size == 100 << 18
     assert most < 12
+
+
+def test_a_file_where_a_folder_should_be_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for key in ("file/a", "file/deep/a"):
+        with pytest.raises(StorageError, match=f"cannot write .*/{key}"):
+            LocalStore(tmp_path).put(key, b"1")

@@ -47,12 +47,21 @@ def probe_folder(store: Store, prefix: str) -> Iterator[str]:
     key = "/".join(p for p in (prefix.strip("/"), f"{PROBE}{uuid.uuid4().hex[:12]}") if p)
     try:
         yield key
-    finally:
-        for name, _ in list(store.list(f"{key}/")):
-            store.delete(name)
-        if isinstance(store, LocalStore):
-            with suppress(StorageError):  # other errors were said by the probe itself
-                prune_folders(store.path(key))
+    except StorageError:
+        with suppress(StorageError):  # the first error is the one to tell
+            _remove(store, key)
+        raise
+    except BaseException:
+        _remove(store, key)
+        raise
+    _remove(store, key)
+
+
+def _remove(store: Store, key: str) -> None:
+    for name, _ in list(store.list(f"{key}/")):
+        store.delete(name)
+    if isinstance(store, LocalStore) and os.path.isdir(store.path(key)):
+        prune_folders(store.path(key))
 
 
 def measure_place(store: Store, key: str, cpus: int) -> PlaceRates:
