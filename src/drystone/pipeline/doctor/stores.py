@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import cast
 
@@ -23,6 +24,7 @@ from drystone.storage.store import Store
 
 __all__ = ["Sources", "Target", "nearest", "some_granules", "targets_of"]
 
+_WRITE = "target write"
 _LOOKED_AT = 8  # granules of a pattern
 _BYTES = b"laid edge to edge " * 300
 
@@ -100,13 +102,20 @@ class Target:
         return [f"{self.store.url}: a few objects of {len(_BYTES)} bytes (can it be written, created once, listed, removed?)"]
 
     def look(self) -> Iterator[Verdict]:
-        """Room, then a probe."""
+        """Room, then a probe: one failure does not hide the others, unless nothing can be written."""
         yield from self._room()
+        written = True
         try:
             with probe_folder(self.store, self.prefix) as key:
-                yield from self._probe(key)
-        except StorageError as error:
-            yield Verdict("target write", self.subject, "fail", error.message, {"kind": error.kind})
+                for check, look, yes in self._steps(key):
+                    said = self._said(check, look, yes)
+                    yield said
+                    written = check != _WRITE or said.status == "ok"
+                    if not written:
+                        break
+        except StorageError as error:  # what was written could not be removed
+            if written:
+                yield Verdict("target delete", self.subject, "fail", error.message, {"kind": error.kind})
 
     def _room(self) -> Iterator[Verdict]:
         if self.store.root is None:
@@ -123,48 +132,64 @@ class Target:
             text += "; it lies in memory, and what is published there is gone when the machine starts again"
         yield Verdict("target room", self.subject, status, text, facts)
 
-    def _probe(self, key: str) -> Iterator[Verdict]:
-        store, one, two = self.store, f"{key}/one", f"{key}/two"
-        store.put(one, _BYTES)
-        same = store.get(one) == _BYTES and store.stat(one).size == len(_BYTES)
-        yield self._said("target write", same, "written and read back", "what was written does not read back as it was")
-        problem = _range_problem(store, one, len(_BYTES))
-        yield self._said("target ranges", problem is None, "ranges are exact", problem or "")
-        created, again = store.create(two, b"first"), store.create(two, b"second")
-        once = created and not again and store.get(two) == b"first"
-        yield self._said(
-            "target create-only",
-            once,
-            "an object that is there is not created again",
-            "creating an object that is there overwrote it: leases and commits need a store that honours If-None-Match, or two "
-            "drivers can publish at once; run one at a time, or choose another store",
-        )
-        yield self._swap(one)
-        listed = {name for name, _ in store.list(f"{key}/")}
-        yield self._said(
-            "target list", {one, two} <= listed, "what was written is listed", "what was written is not listed at once"
-        )
-        store.delete(one)
-        yield self._said("target delete", not store.exists(one), "removed", "a removed object is still there")
+    def _steps(self, key: str) -> list[tuple[str, Callable[[], str | None], str]]:
+        """(check, what looks and tells a problem, what to say where there is none)."""
+        one, two = f"{key}/one", f"{key}/two"
+        folder = self.store.root is not None
+        swapped = "an update of what changed meanwhile is refused"
+        if folder:
+            swapped = "a folder has none; one writer is held by a lease file"
+        return [
+            (_WRITE, partial(self._written, one), "written and read back"),
+            ("target ranges", partial(_range_problem, self.store, one, len(_BYTES)), "ranges are exact"),
+            ("target create-only", partial(self._created, two), "an object that is there is not created again"),
+            ("target compare-and-swap", partial(self._swapped, f"{key}/three"), swapped),
+            ("target list", partial(self._listed, key, one), "what was written is listed"),
+            ("target delete", partial(self._deleted, one), "removed"),
+        ]
 
-    def _swap(self, key: str) -> Verdict:
+    def _written(self, key: str) -> str | None:
+        self.store.put(key, _BYTES)
+        same = self.store.get(key) == _BYTES and self.store.stat(key).size == len(_BYTES)
+        return None if same else "what was written does not read back as it was"
+
+    def _created(self, key: str) -> str | None:
+        created, again = self.store.create(key, b"first"), self.store.create(key, b"second")
+        if created and not again and self.store.get(key) == b"first":
+            return None
+        return (
+            "creating an object that is there overwrote it: leases and commits need a store that honours If-None-Match, or two "
+            "drivers can publish at once; run one at a time, or choose another store"
+        )
+
+    def _swapped(self, key: str) -> str | None:
         if not isinstance(self.store, RemoteStore):
-            return self._said("target compare-and-swap", True, "a folder has none; one writer is held by a lease file", "")
+            return None
+        self.store.put(key, _BYTES)
         stale = self.store.stat(key).etag
         self.store.put(key, _BYTES + b"newer")
         refused = stale is not None and not self.store.swap(key, _BYTES, stale)
         fresh = self.store.stat(key).etag
-        taken = fresh is not None and self.store.swap(key, _BYTES, fresh)
-        return self._said(
-            "target compare-and-swap",
-            refused and taken,
-            "an update of what changed meanwhile is refused",
+        if refused and fresh is not None and self.store.swap(key, _BYTES, fresh):
+            return None
+        return (
             "an update of what changed meanwhile was not refused, or a right one was: commits need a store that honours "
-            "If-Match, or one of two racing appends is lost; run one driver at a time, or choose another store",
+            "If-Match, or one of two racing appends is lost; run one driver at a time, or choose another store"
         )
 
-    def _said(self, check: str, good: bool, yes: str, no: str) -> Verdict:
-        return Verdict(check, self.subject, "ok" if good else "fail", yes if good else no)
+    def _listed(self, prefix: str, key: str) -> str | None:
+        return None if key in {name for name, _ in self.store.list(f"{prefix}/")} else "what was written is not listed at once"
+
+    def _deleted(self, key: str) -> str | None:
+        self.store.delete(key)
+        return "a removed object is still there" if self.store.exists(key) else None
+
+    def _said(self, check: str, look: Callable[[], str | None], yes: str) -> Verdict:
+        try:
+            problem = look()
+        except StorageError as error:
+            return Verdict(check, self.subject, "fail", error.message, {"kind": error.kind})
+        return Verdict(check, self.subject, "fail" if problem else "ok", problem or yes)
 
 
 def nearest(store: Store, key: str) -> tuple[Store, str]:
