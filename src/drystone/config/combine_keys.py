@@ -76,7 +76,13 @@ DIFFERENCES = Section(
             "`scale_factor`, `add_offset`, `_Unsigned`; `first`: all packed as the first granule, exactly or not at all.",
             "rechunk",
         ),
-        Key("fill", Choice(("rechunk", "era", "refuse")), "`_FillValue`, `missing_value`.", "rechunk"),
+        Key(
+            "fill",
+            Choice(("rechunk", "widen", "era", "refuse")),
+            "`_FillValue`, `missing_value`; `widen`: whole numbers take a wider type where that is needed for a number that is "
+            "data in no granule.",
+            "rechunk",
+        ),
         Key(
             "dtype",
             Choice(("rechunk", "era", "first", "refuse")),

@@ -74,7 +74,7 @@ class AxisOptions:
     stop: str | float | None = None
 
 
-type Policy = Literal["refuse", "era", "rechunk", "first", "fill"]
+type Policy = Literal["refuse", "era", "rechunk", "first", "fill", "widen"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,8 @@ class DifferenceOptions:
         ``scale_factor``, ``add_offset``, ``_Unsigned``. ``first``: all packed as the first granule, or refused where that is
         not exact.
     fill
-        ``_FillValue``, ``missing_value``.
+        ``_FillValue``, ``missing_value``. Where no number is proved to be data in no granule, whole numbers stay in their type
+        and one that is data is refused when it is read; ``widen``: they take a wider type instead, with a number beyond all.
     dtype
         Element type. ``rechunk``: one that holds all. ``first``: the first granule's, or refused where that is not exact.
     units

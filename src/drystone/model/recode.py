@@ -73,6 +73,20 @@ def _holds_all(source: np.dtype, target: np.dtype) -> bool:
     return np.can_cast(source, target, "safe") and not (source.kind in "iu" and source.itemsize == 8 and target.kind == "f")
 
 
+def _lost(values: NDArray[np.generic], clash: NDArray[np.bool_], sentinel: np.generic) -> DecodeError:
+    """Data that would read as missing."""
+    count, first = int(clash.sum()), tuple(int(i) for i in np.unravel_index(int(np.argmax(clash)), clash.shape))
+    number = np.asarray(values)[clash].reshape(-1)[0]
+    return DecodeError(
+        f"{count} of {clash.size} stored numbers, {number} first at {first}, would read as {sentinel}, which says missing in "
+        "the whole, but they are data here and would be lost; say combine: {differences: {fill: widen}} for a wider type with "
+        "a number that no granule can hold, or for a store fill_value: {VARIABLE: NUMBER} with one that none holds",
+        kind="recode-missing",
+        value=str(number),
+        count=count,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Recode:
     """Rewriting of stored numbers: read as unsigned, find missing ones, scale, shift, convert.
@@ -145,12 +159,7 @@ class Recode:
             sentinel = np.frombuffer(self.missing_as, self.dtype, 1)[0]
             clash = (out == sentinel) & ~gone  # never true for NaN, which is missing wherever it stands
             if clash.any():
-                number = np.asarray(values)[clash].reshape(-1)[0]
-                raise DecodeError(
-                    f"the stored number {number} would read as {sentinel}, which says missing in the whole, but is data here",
-                    kind="recode-missing",
-                    value=str(number),
-                )
+                raise _lost(values, clash, sentinel)
             out[gone] = sentinel
         return out if self.then is None else self.then.apply(out)
 

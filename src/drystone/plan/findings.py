@@ -149,9 +149,10 @@ def ways(topic: str) -> str:
         )
     if topic == "time":
         return f"say combine: {{differences: {{time: rechunk}}}} to count all times from one date, or {LEAVE}"
+    wide = ", {fill: widen} to have a number for it that is data nowhere" if topic == "fill" else ""
     return (
         f"say combine: {{differences: {{{topic}: era}}}} for groups in virtual outputs and one array by value in stores, "
-        f"{{{topic}: rechunk}} for stores alone, or {LEAVE}"
+        f"{{{topic}: rechunk}} for stores alone{wide}, or {LEAVE}"
     )
 
 

@@ -16,7 +16,7 @@ from drystone.model.recode import Recode
 from drystone.plan.compare import Variants, canonical
 from drystone.plan.findings import Findings
 from drystone.plan.packing import Packing, common, is_unsigned, packing_of, read_as
-from drystone.plan.sentinels import KEYS, attribute_of, missing_of, number_text, retyped, sentinel
+from drystone.plan.sentinels import KEYS, Sentinel, attribute_of, missing_of, number_text, retyped, sentinel, wider
 from drystone.plan.times import TimeEncoding, TimeTarget
 
 __all__ = ["Numbers", "Rewriting", "numbers_of", "rewrite"]
@@ -109,7 +109,10 @@ def rewrite(
     out = Rewriting(numbers.native[base])
     _double_scales(variants, out, numbers.packing[base].plain)
     if len({_marks(numbers.missing[v], numbers.read[v]) for v in used}) > 1:
-        out.sentinel = _sentinel(variants, numbers, numbers.read[base])
+        found = _sentinel(variants, numbers, numbers.read[base])
+        if found is not None and not found.proved and findings.policy("fill") == "widen":
+            return _widened(variants, findings, numbers)
+        out.sentinel = _unproved(variants, findings, found, numbers.read[base])
         for v in used:
             _put(out, v, numbers, Recode(out.dtype), kept=True)
         if out.sentinel is not None:
@@ -126,9 +129,22 @@ def _marks(missing: tuple[bytes, ...], dtype: np.dtype) -> frozenset[str]:
     return frozenset(number_text(m, dtype) for m in missing) - {"nan"}
 
 
-def _sentinel(variants: Variants, numbers: Numbers, target: np.dtype) -> bytes | None:
+def _sentinel(variants: Variants, numbers: Numbers, target: np.dtype) -> Sentinel | None:
     used = variants.used
     return sentinel([numbers.missing[v] for v in used], [numbers.read[v] for v in used], target)
+
+
+def _unproved(variants: Variants, findings: Findings, found: Sentinel | None, target: np.dtype) -> bytes | None:
+    """The number that says missing for all; a note where some granule may hold it as data."""
+    if found is None or found.proved:
+        return None if found is None else found.element
+    number = number_text(found.element, target)
+    findings.notes.append(
+        f"{variants.path}: granules say missing with numbers of their own, and {number} is to say it for all; a granule that "
+        f"holds {number} as data is refused when it is read; combine: {{differences: {{fill: widen}}}} takes a wider type "
+        "and a number that none can hold"
+    )
+    return found.element
 
 
 def _say_missing(out: Rewriting, dtype: np.dtype) -> None:
@@ -163,10 +179,15 @@ def _double_scales(variants: Variants, out: Rewriting, plain: bool) -> None:
 
 def _widened(variants: Variants, findings: Findings, numbers: Numbers) -> Rewriting:
     used, base = variants.used, variants.base
-    target = numbers.read[base] if findings.policy("dtype") == "first" else widest([numbers.read[v] for v in used])
+    reads = [numbers.read[v] for v in used]
+    target = numbers.read[base] if findings.policy("dtype") == "first" else widest(reads)
+    found = _sentinel(variants, numbers, target)
+    if found is not None and not found.proved and findings.policy("fill") == "widen":
+        target = wider(reads) or target
+        found = _sentinel(variants, numbers, target)
     out = Rewriting(target, attributes={"_Unsigned": None})
     _double_scales(variants, out, numbers.packing[base].plain)
-    out.sentinel = _sentinel(variants, numbers, target)
+    out.sentinel = _unproved(variants, findings, found, target)
     for v in used:
         _put(out, v, numbers, Recode(target))
     _say_missing(out, target)

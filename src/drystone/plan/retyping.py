@@ -184,7 +184,16 @@ def _through(array: CombinedArray, how: Recode, attributes: Attributes) -> Combi
 
 
 def _after(first: Recode, how: Recode) -> Recode:
-    return replace(first, then=how if first.then is None else _after(first.then, how))
+    """One rewriting and then another.
+
+    They are one where whole numbers stay what they are, so that data may be what would say missing between the two.
+    """
+    if first.then is not None:
+        return replace(first, then=_after(first.then, how))
+    same = first.dtype.kind in "iu" and how.dtype.kind in "iu" and how.scale == 1 and how.offset == 0 and not how.unsigned
+    if same and first.missing_as is not None and how.missing_as is not None:
+        return replace(first, dtype=how.dtype, missing_as=how.missing_as)
+    return replace(first, then=how)
 
 
 def _fill(array: CombinedArray, how: Recode) -> bytes | None:

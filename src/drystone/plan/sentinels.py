@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,18 @@ from numpy.typing import NDArray
 from drystone.model.attributes import Attribute, Attributes
 from drystone.plan.packing import is_unsigned, read_as
 
-__all__ = ["KEYS", "attribute_of", "drop_missing", "element_of", "missing_of", "number_text", "retyped", "sentinel"]
+__all__ = [
+    "KEYS",
+    "Sentinel",
+    "attribute_of",
+    "drop_missing",
+    "element_of",
+    "missing_of",
+    "number_text",
+    "retyped",
+    "sentinel",
+    "wider",
+]
 
 KEYS = ("_FillValue", "missing_value")
 
@@ -71,20 +83,74 @@ def number_text(element: bytes, dtype: np.dtype) -> str:
     return str(int(value)) if isinstance(value, int) or (math.isfinite(value) and value.is_integer()) else repr(value)
 
 
-def sentinel(missing: Sequence[tuple[bytes, ...]], dtypes: Sequence[np.dtype], target: np.dtype) -> bytes | None:
-    """What says missing for all; None where nobody has anything that does.
+@dataclass(frozen=True, slots=True)
+class Sentinel:
+    """What says missing for all, and whether it is proved that no granule has it as data."""
 
-    The first granule's own number; where it has none, NaN for floating point, else the first number there is.
+    element: bytes
+    proved: bool
+
+
+def sentinel(missing: Sequence[tuple[bytes, ...]], dtypes: Sequence[np.dtype], target: np.dtype) -> Sentinel | None:
+    r"""What says missing for all; None where nobody has anything that does.
+
+    The first number that some granule marks missing with and that is data in none, since each says it is missing, or has a
+    type without it; else NaN for floating point, which is data nowhere; else an end of the target's type that no granule's
+    type reaches; else the first number there is, which is looked for in the data when it is read.
+
+    Parameters
+    ----------
+    missing, dtypes
+        Of each variant, the first granule's first: elements that say missing, and their type.
+    target
+        Of the whole.
+
+    Examples
+    --------
+    >>> i1, u1, i2 = (np.dtype(t) for t in ("i1", "u1", "i2"))
+    >>> found = sentinel([(b"\x05",), (b"\x06",)], [i1, u1], i2)
+    >>> np.frombuffer(found.element, i2)[0], found.proved
+    (np.int16(-32768), True)
     """
     if not any(missing):
         return None
-    if not missing[0] and target.kind == "f":
-        return np.array(np.nan, target).tobytes()
-    for numbers, dtype in zip(missing, dtypes, strict=True):
-        for element in numbers:
-            if (found := retyped(element, dtype, target)) is not None:
-                return found
-    return None
+    told = list(zip(missing, dtypes, strict=True))
+    known = [e for numbers, dtype in told for n in numbers if (e := retyped(n, dtype, target)) is not None]
+    spare = [np.array(np.nan, target).tobytes()] if target.kind == "f" else _beyond(dtypes, target)
+    for element in (*known, *spare):
+        if all(_no_data(element, target, numbers, dtype) for numbers, dtype in told):
+            return Sentinel(element, proved=True)
+    return Sentinel(known[0], proved=False) if known else None
+
+
+def _no_data(element: bytes, target: np.dtype, missing: tuple[bytes, ...], dtype: np.dtype) -> bool:
+    """Whether a number of the target's type is no data in a granule: it says missing there, or its type lacks it."""
+    number = np.frombuffer(element, target, 1)[0].item()
+    own = element_of(number, dtype)
+    if number != number or own is None or np.frombuffer(own, dtype, 1)[0].item() != number:
+        return True
+    return number_text(element, target) in {number_text(m, dtype) for m in missing}
+
+
+def _beyond(dtypes: Sequence[np.dtype], target: np.dtype) -> list[bytes]:
+    """The ends of a type of whole numbers."""
+    limits = np.iinfo(target)
+    return [np.array(end, target).tobytes() for end in (limits.min, limits.max) if all(d.kind in "iu" for d in dtypes)]
+
+
+def wider(dtypes: Sequence[np.dtype]) -> np.dtype | None:
+    """The smallest type of whole numbers with one that none of the types has; None where there is none.
+
+    Examples
+    --------
+    >>> wider([np.dtype("i1"), np.dtype("u1")]), wider([np.dtype("u2")]), wider([np.dtype("i8")])
+    (dtype('int16'), dtype('int32'), None)
+    """
+    if any(d.kind not in "iu" for d in dtypes):
+        return None
+    low, high = min(int(np.iinfo(d).min) for d in dtypes), max(int(np.iinfo(d).max) for d in dtypes)
+    types = (np.dtype(f"i{size}") for size in (1, 2, 4, 8))
+    return next((t for t in types if np.iinfo(t).min < low and high <= np.iinfo(t).max), None)
 
 
 def drop_missing(values: NDArray[np.generic], missing: tuple[bytes, ...], dtype: np.dtype) -> NDArray[np.generic]:

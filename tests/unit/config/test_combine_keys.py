@@ -190,7 +190,7 @@ def test_outputs(tmp_path: Path) -> None:
         # policies
         ("differences: {codec: fill}", "differences.codec", "era, rechunk, refuse"),
         ("differences: {packing: fill}", "differences.packing", "rechunk, era, first, refuse"),
-        ("differences: {fill: fill}", "differences.fill", "rechunk, era, refuse"),
+        ("differences: {fill: fill}", "differences.fill", "rechunk, widen, era, refuse"),
         ("differences: {time: first}", "differences.time", "rechunk, era, refuse"),
         ("differences: {static: era}", "differences.static", "refuse or first"),
         ("differences: {unit: first}", "differences.unit", "did you mean units?"),
