@@ -180,7 +180,7 @@ def run_store(archive: Archive, whole: Whole, work: StoreWork, check: Callable[[
         write_digests(archive, plan.output, version or work.identity, digests_of(rechunk, receipts))
     verified = _verify(archive, whole, plan, version, work.identity, progress)
     check()
-    _fold_receipts(archive, whole, run, rechunk, held)
+    _fold_receipts(archive, whole, run, rechunk, state, held)
     identity = target.publish()
     write_published(archive, plan.output, PublishedRecord(identity, plan.published, verified))
     return StoreOutcome(identity, True, rechunk.n_tasks, written[0], written[1], verified)
@@ -192,11 +192,10 @@ def _stock(work: StoreWork) -> Stock:
     return Stock(work.identity, work.layouts, groups, work.values, axes, work.state.task_ids, work.leftover)
 
 
-def _fold_receipts(archive: Archive, whole: Whole, run: str, plan: RechunkPlan, held: Held) -> None:
+def _fold_receipts(archive: Archive, whole: Whole, run: str, plan: RechunkPlan, state: RunState, held: Held) -> None:
     """Record in the table what proves the store: before it is published, once, however often the run is killed here."""
-    receipts = [r for _, r in proved(plan, load_receipts(archive.store, run), held)]
-    tasks = "".join(sorted(r.task_id for r in receipts))
-    name = hashlib.blake2b(f"{plan.fingerprint} {tasks}".encode(), digest_size=16).hexdigest()
+    receipts = (r for _, r in proved(plan, load_receipts(archive.store, run), held))
+    name = hashlib.blake2b(state.task_ids.tobytes() + plan.fingerprint.encode(), digest_size=16).hexdigest()
     whole.table.commit_receipts(receipts, run_id=f"receipts-{name}", sequence=1)
 
 

@@ -17,6 +17,7 @@ import os
 import socket
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -137,15 +138,15 @@ class RunState:
         bool (n_tasks,): tasks with a valid receipt, and those of a first pass that nobody needs any more.
     task_ids
         uint64 (n_tasks,): the ids of the tasks that the target holds, as numbers; 0 of others.
-    objects
-        Key below the target to (size, crc32c) of every object of a valid receipt; all-fill cells are left out.
+    cells
+        Array path to the objects that tasks of the target wrote; all-fill cells have none.
     bytes_read, bytes_written, seconds, peak_rss
         Over valid receipts: sums, and the largest peak.
     """
 
     done: NDArray[np.bool_]
     task_ids: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
-    objects: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    cells: Mapping[str, int] = field(default_factory=dict)
     bytes_read: int = 0
     bytes_written: int = 0
     seconds: float = 0.0
@@ -199,13 +200,13 @@ def run_state(plan: RechunkPlan, receipts: Iterator[Receipt], held: Held, betwee
         Key to size of every shuffle object that is there.
     """
     done, ids = np.zeros(plan.n_tasks, np.bool_), np.zeros(plan.n_tasks, np.uint64)
-    objects: dict[str, tuple[int, int]] = {}
+    cells: Counter[str] = Counter()
     read = written = peak = 0
     seconds = 0.0
     for number, r, first in _valid(plan, receipts, held):
         if not first:
             ids[number] = int(r.task_id, 16)
-            objects.update({o.key: (o.size, o.crc32c) for o in r.objects if o.size >= 0})
+            cells[r.array] += sum(o.size >= 0 for o in r.objects)
         done[number] = not first or all((between or {}).get(o.key) == o.size for o in r.objects)
         read, written, seconds = read + r.bytes_read, written + r.bytes_written, seconds + r.seconds
         peak = max(peak, r.peak_rss)
@@ -214,7 +215,7 @@ def run_state(plan: RechunkPlan, receipts: Iterator[Receipt], held: Held, betwee
             regions = done[offset : offset + a.tasks.n_regions].reshape(a.tasks.regions.grid_shape)
             unread = a.tasks.shuffle.readers_left(a.tasks.regions, regions) == 0
             done[offset + a.tasks.n_regions : offset + a.tasks.n_tasks] |= unread.reshape(-1)
-    return RunState(done, ids, objects, read, written, seconds, peak)
+    return RunState(done, ids, cells, read, written, seconds, peak)
 
 
 def proved(plan: RechunkPlan, receipts: Iterator[Receipt], held: Held) -> Iterator[tuple[int, Receipt]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
+from itertools import batched
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +18,12 @@ from drystone.table.log import DeltaLog
 from drystone.table.schema import RECEIPTS, RELEASES
 from drystone.table.stream import part_by_part
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 __all__ = ["commit_receipts", "commit_release", "read_receipts", "read_releases"]
+
+_PART = 50_000  # receipts of one file
 
 
 def read_releases(store: Store, log: DeltaLog) -> list[Release]:
@@ -51,14 +58,22 @@ def commit_release(store: Store, log: DeltaLog, release: Release) -> None:
     log.commit([put_part(store, log.folder, "releases", [rows])], transactions={"releases": release.release_id})
 
 
-def commit_receipts(store: Store, log: DeltaLog, receipts: Sequence[Receipt], run_id: str, sequence: int) -> bool:
-    """Record receipts; False where this sequence number was recorded before."""
+def commit_receipts(store: Store, log: DeltaLog, receipts: Iterable[Receipt], run_id: str, sequence: int) -> bool:
+    """Record receipts; False where this sequence number was recorded before, or there are none."""
     log.make()
     known = log.transaction(run_id)
     if known is not None and known >= sequence:
         return False
+    # some tens of thousands at a time: all of a million would take a gigabyte
+    parts = [put_part(store, log.folder, "receipts", [_rows(some)]) for some in batched(receipts, _PART)]
+    if parts:
+        log.commit(parts, transactions={run_id: sequence})
+    return bool(parts)
+
+
+def _rows(receipts: Iterable[Receipt]) -> pa.Table:
     ordered = sorted(receipts, key=lambda r: (r.fingerprint, r.task_id))
-    rows = table(
+    return table(
         {
             "task_id": [r.task_id for r in ordered],
             "fingerprint": [r.fingerprint for r in ordered],
@@ -67,8 +82,6 @@ def commit_receipts(store: Store, log: DeltaLog, receipts: Sequence[Receipt], ru
         },
         RECEIPTS,
     )
-    log.commit([put_part(store, log.folder, "receipts", [rows])], transactions={run_id: sequence})
-    return True
 
 
 def read_receipts(store: Store, log: DeltaLog, fingerprints: Collection[str] | None, array: str | None) -> Iterator[Receipt]:

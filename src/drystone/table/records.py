@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from drystone.errors import TableError
 from drystone.model.placement import Placements
@@ -84,10 +84,10 @@ class Records:
         self._probe()
         commit_release(self.store, self._logs["releases"], release)
 
-    def commit_receipts(self, receipts: Sequence[Receipt], *, run_id: str, sequence: int) -> bool:
+    def commit_receipts(self, receipts: Iterable[Receipt], *, run_id: str, sequence: int) -> bool:
         """Record receipts, exactly once; False where this sequence number was recorded before, or there are none."""
         self._probe()
-        return bool(receipts) and commit_receipts(self.store, self._logs["receipts"], receipts, run_id, sequence)
+        return commit_receipts(self.store, self._logs["receipts"], receipts, run_id, sequence)
 
     def last_receipts_sequence(self, run_id: str) -> int | None:
         """The last sequence number that a run recorded receipts under, or None."""

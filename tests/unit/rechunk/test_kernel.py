@@ -20,7 +20,7 @@ from services.rechunk_run import Prepared, prepare_run, write_granules
 from drystone.errors import GranuleChanged, PlanError, TableError
 from drystone.model.options import OutputOptions
 from drystone.rechunk.plan_file import load_plan, resumed_plan, write_plan
-from drystone.rechunk.receipts import load_receipts, sweep_temporary, target_sizes
+from drystone.rechunk.receipts import ObjectsHeld, load_receipts, proved, sweep_temporary, target_sizes
 from drystone.storage.local import TEMPORARY_SUFFIX
 
 SHAPE = (12, 10, 8)
@@ -236,7 +236,12 @@ def test_killed_and_resumed_is_byte_for_byte_the_same(tmp_path: Path, writes: in
     resumed = prepare_run(tmp_path / "killed" / "raw", tmp_path / "killed" / "out", OUTPUT, 100_000_000, slots=4)
     sweep_temporary(resumed.store, resumed.key)
     state = resumed.state()
-    kept = {k: (tmp_path / "killed" / "out" / "s" / k).stat().st_mtime_ns for k in state.objects}
+    held = ObjectsHeld(target_sizes(resumed.store, resumed.key))
+    done = [r for _, r in proved(resumed.plan, load_receipts(resumed.store, resumed.run), held)]
+    kept = {
+        o.key: (tmp_path / "killed" / "out" / "s" / o.key).stat().st_mtime_ns for r in done for o in r.objects if o.size >= 0
+    }
+    assert sum(state.cells.values()) == len(kept)
     time.sleep(0.01)
     resumed.run_all(state.pending())
     assert resumed.state().done.all()

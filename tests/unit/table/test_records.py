@@ -162,6 +162,16 @@ def test_receipts_come_back_by_fingerprint_and_array_once_each(table: ReferenceT
     assert list(table.receipts(set())) == []
 
 
+def test_many_receipts_are_written_some_at_a_time(table: ReferenceTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("drystone.table.ledger._PART", 7)
+    many = [receipt(f"t{i:03}", f"f{i:03}") for i in range(20)]
+    assert table.commit_receipts(iter(many), run_id="r", sequence=0)
+    assert not table.commit_receipts(iter(()), run_id="s", sequence=0)
+    table = ReferenceTable.open(table.store, "t")
+    assert sorted(table.receipts(), key=lambda r: r.task_id) == many
+    assert len(list(table.store.list("t/receipts/part-"))) == 3
+
+
 def test_a_task_done_again_has_its_last_receipt(table: ReferenceTable) -> None:
     table.commit_receipts([receipt("t", "f", size=1)], run_id="r", sequence=0)
     table.commit_receipts([receipt("t", "f", size=2)], run_id="r", sequence=1)
