@@ -145,7 +145,7 @@ def test_every_field_but_coordinates_is_meant_by_a_star(granules: tuple[Path, di
         ),
         ("round: {sst: {keepbits: 24}}", "round: /sst: a float32 has 23 bits of mantissa, 24 cannot be kept; take it out"),
         ("round: {ssst: {keepbits: 2}}", "round: ssst: there is no such array (there are: /raw, /sst, /time, /wind)"),
-        ("round: {time: {digits: 2}}", "round: time: /time is a coordinate, which stores hold as granules have it"),
+        ("round: {time: {digits: 2}}", "round: time: /time is a coordinate or a scalar, which stores hold as granules have it"),
     ],
 )
 def test_what_cannot_be_is_refused(
@@ -292,9 +292,14 @@ def test_what_was_never_written_is_no_gap(options: str, dtype: str, tmp_path: Pa
             "i4",
             -1,
             "fill_value: {v: -1}",
-            "the stored number -1 would read as -1, which says missing in the whole, but is data",
+            "1 of 3 stored numbers, -1 first at (0, 2), would read as -1, which says missing in the whole",
         ),
-        ("f8", 9.00000001, "dtype: {v: float32}\n    fill_value: {v: 9}", "the stored number 9.00000001 would read as 9.0"),
+        (
+            "f8",
+            9.00000001,
+            "dtype: {v: float32}\n    fill_value: {v: 9}",
+            "1 of 3 stored numbers, 9.00000001 first at (0, 2), would read as 9.0",
+        ),
         ("f8", np.inf, "pack: {v: {dtype: int16, scale_factor: 0.1}}", "the number inf does not fit: packed into int16"),
         ("f8", 5e3, "pack: {v: {dtype: int16, scale_factor: 0.1}}", "it would have to lie in -3276.8 to 3276.7"),
     ],
@@ -312,7 +317,10 @@ def test_numbers_without_a_place_are_named_with_their_granule(
 def test_what_was_never_written_must_not_become_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     raw = plain(tmp_path, {0: np.array([1, 2, 3])}, "i2")
     told = failed(config(tmp_path, raw, "    fill_value: {v: 7}\n"), capsys)
-    assert "d0.nc: chunk (0, 1) of /v was never written and reads as fill: the stored number 7 would read as 7" in told
+    assert (
+        "d0.nc: chunk (0, 1) of /v was never written and reads as fill: 1 of 1 stored numbers, 7 first at (0,), would read as 7"
+        in told
+    )
 
 
 @pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3")

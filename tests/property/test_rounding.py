@@ -10,6 +10,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from drystone.model.rounding import Rounding, elements, mantissa_bits
+from drystone.verify.meaning import Coding, differs, within
 
 FLOATS = ("f2", "f4", "f8")
 
@@ -78,3 +79,11 @@ def test_the_bound_is_reached() -> None:
         assert loss is not None
         assert abs(value[0] - worst) > 0.9 * loss.relative * worst
         assert abs(value[0] - worst) >= loss.absolute * (rounding.digits is not None)
+
+
+def test_the_witness_compares_a_single_number_too() -> None:
+    plain = Coding.of({})
+    for ours, wrong in ((1.01, False), (1.2, True), (np.nan, True)):
+        pair = np.array(ours), plain, np.array(1.0), plain
+        assert bool(within(*pair, (0.1, 0.0))) != wrong
+        assert bool(differs(*pair, (0.1, 0.0))) == wrong

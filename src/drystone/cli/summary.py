@@ -100,6 +100,10 @@ def _extras(output: OutputOptions) -> str:
         "cropped chunks": output.crop,
         "coverage": output.coverage,
         f"{output.values} values": output.values != "auto",
+        f"values packed anew ({', '.join(output.pack)})": bool(output.pack),
+        f"other types ({', '.join(output.dtype)})": bool(output.dtype),
+        f"other numbers for missing ({', '.join(output.fill_value)})": bool(output.fill_value),
+        f"rounded values ({', '.join(output.round)})": bool(output.round),
     }
     words = [word for word, on in said.items() if on]
     return f", with {', '.join(words)}" if words else ""

@@ -78,7 +78,8 @@ def named[T](combined: Combined, wishes: Mapping[str, T], key: str, at: str) -> 
         for path in hits:
             if path in combined.coordinates:
                 raise ConfigError(
-                    f"{at}: {key}: {name}: {path} is a coordinate, which stores hold as granules have it; take it out",
+                    f"{at}: {key}: {name}: {path} is a coordinate or a scalar, which stores hold as granules have it; take it "
+                    "out",
                     kind="coordinate",
                     output=at,
                     array=path,

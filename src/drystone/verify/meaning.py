@@ -179,9 +179,9 @@ def within(ours: Array, mine: Coding, theirs: Array, their: Coding, bound: Bound
     >>> within(ours, plain, theirs, plain, (0.125, 0.0)).tolist()
     [True, False, False, False]
     """
-    data = np.isfinite(ours) & np.isfinite(theirs) & ~mine.gone(mine.view(ours)) & ~their.gone(their.view(theirs))
+    data = np.asarray(np.isfinite(ours) & np.isfinite(theirs) & ~mine.gone(mine.view(ours)) & ~their.gone(their.view(theirs)))
     data[data] = _near(ours[data].astype(np.float64), theirs[data].astype(np.float64), bound)
-    return np.asarray(data, bool)
+    return data
 
 
 def _near(x: Array, y: Array, bound: Bound) -> Array:

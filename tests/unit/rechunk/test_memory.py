@@ -81,8 +81,12 @@ RECODING = """
     kind, f8, i8 = sys.argv[2], np.dtype("f8"), np.dtype("i8")
     gone = {"missing": (np.int32(70).tobytes(),), "missing_as": np.float64("nan").tobytes()}
     whole = {**gone, "missing_as": np.int64(-9).tobytes()}
+    unpacked, nan = Recode(f8, **gone, scale=Fraction(1, 100), offset=Fraction(3)), (np.float64("nan").tobytes(),)
+    packed = Recode(np.dtype("i4"), False, nan, np.int32(-1).tobytes(), Fraction(1, 7), near=True)
     recode = {
-        "unpacked": Recode(f8, **gone, scale=Fraction(1, 100), offset=Fraction(3)),
+        "unpacked": unpacked,
+        "unpacked and packed anew": dataclasses.replace(unpacked, then=packed),
+        "unpacked to single": dataclasses.replace(unpacked, then=Recode(np.dtype("f4"), near=True)),
         "widened": Recode(f8, **gone),
         "days to hours": Recode(i8, **whole, scale=Fraction(24), offset=Fraction(1)),
         "too large for 64 bits": Recode(i8, **whole, scale=Fraction(1, 10), offset=Fraction(10**18)),
@@ -91,7 +95,7 @@ RECODING = """
     for g in range(3):
         archive.add(g, one, np.random.default_rng(g).integers(0, 10**6, one.shape, np.int32) * 10)
     array = combined([one], [(g, 0, 1, g, 0) for g in range(3)], (3, 1000, 1000))
-    array = dataclasses.replace(array, dtype=recode.dtype, stored_dtype=recode.dtype, recodes=(recode,))
+    array = dataclasses.replace(array, dtype=recode.result.dtype, stored_dtype=recode.result.dtype, recodes=(recode,))
     fetcher = archive.fetcher(threads=2, bytes_in_flight=16_000_000)
     layout = target_layout(array, OutputOptions("store", "zarr", "out:x"))
     model = MemoryModel.of(array, layout, threads=2, in_flight=16_000_000)
@@ -102,7 +106,9 @@ RECODING = """
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-@pytest.mark.parametrize("kind", ["unpacked", "widened", "days to hours", "too large for 64 bits"])
+@pytest.mark.parametrize(
+    "kind", ["unpacked", "widened", "days to hours", "too large for 64 bits", "unpacked and packed anew", "unpacked to single"]
+)
 def test_prediction_holds_for_recoded_numbers(tmp_path: Path, kind: str) -> None:
     script = tmp_path / "child.py"
     script.write_text(textwrap.dedent(RECODING))
