@@ -59,7 +59,13 @@ def save_rates(rates: Rates) -> str:
     """
     before, _ = load_rates()
     if before is not None:
-        rates = replace(rates, places={**before.places, **rates.places})
+        places = dict(before.places)
+        for key, place in rates.places.items():
+            known = places.get(key)
+            if place.write is None and known is not None:  # only read this time
+                place = replace(place, write_one=known.write_one, write=known.write, put=known.put, write_cpu=known.write_cpu)
+            places[key] = place
+        rates = replace(rates, places=places)
     path = rates_path()
     folder, name = os.path.split(path)
     LocalStore(folder).put(name, json.dumps(rates.to_json(), indent=1).encode())

@@ -242,6 +242,10 @@ def test_rates_are_kept_and_places_join(tmp_path: Path, monkeypatch: pytest.Monk
     assert kept is not None
     assert (set(kept.places), kept.cores) == ({"file:///", "s3://b"}, 9)
     assert rates_path().startswith(str(tmp_path / "drystone" / "rates"))
+    save_rates(replace(RATES, places={"s3://b": replace(PLACE, read=5.0, write=None, write_one=None, put=None)}))
+    kept, _ = load_rates()
+    assert kept is not None
+    assert kept.places["s3://b"] == replace(PLACE, read=5.0)
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"host": "h"}', json.dumps({**RATES.to_json(), "decode": [{"use": {}}]})])

@@ -75,7 +75,10 @@ def diagnose(archive: Archive | None, progress: Progress, dry_run: bool = False)
     places = _written_places(archive)
     writes = [line for check in checks for line in check.writes()]
     writes += [f"{store.url}: {size_text(written_bytes(cpus))} to measure the place, removed" for store, _ in places.values()]
-    writes += [f"{tempfile.gettempdir()}: {size_text(TRIAL_BYTES)} of a trial archive, removed", f"{rates_path()}: the rates"]
+    writes += [
+        f"{tempfile.gettempdir()}: {size_text(TRIAL_BYTES)} of a trial archive and folders of workers, removed",
+        f"{rates_path()}: the rates",
+    ]
     if dry_run:
         return DoctorReport((), None, None, tuple(writes))
     verdicts: list[Verdict] = []
