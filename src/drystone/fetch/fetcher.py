@@ -30,7 +30,7 @@ from drystone.fetch.work import Call, Work, check_states, make_work, put, spread
 from drystone.grid.selection import NormalAxis, Selection, Strided, normalise
 from drystone.model.chunk_rows import State
 from drystone.model.granule import Granule
-from drystone.model.placement import CombinedArray
+from drystone.model.placement import CombinedArray, fits
 from drystone.protocols import RowSource
 from drystone.storage.address import Places
 
@@ -53,7 +53,7 @@ def gap_fill(array: CombinedArray) -> NDArray[np.generic]:
         value = attribute.value
         if isinstance(value, np.ndarray | np.generic) and np.size(value) == 1 and array.dtype.kind in "biufc":
             number = np.asarray(value).reshape(())
-            if array.dtype.kind in "iu" and not _fits(number, array.dtype):
+            if array.dtype.kind in "iu" and not fits(number, array.dtype):
                 raise UnsupportedError(
                     f"{array.path}: places that no granule holds read as its _FillValue, and {number} is no {array.dtype}; no "
                     "value is given for them; mend the attribute, or list granules without gaps",
@@ -64,13 +64,6 @@ def gap_fill(array: CombinedArray) -> NDArray[np.generic]:
         if isinstance(value, str) and array.dtype.kind in "ST":
             return np.asarray(value.encode("latin-1", "replace") if array.dtype.kind == "S" else value).astype(array.dtype)
     return array.gap_scalar
-
-
-def _fits(number: NDArray[np.generic], dtype: np.dtype) -> bool:
-    """Whether a number is a whole one that the bits of an integer type can mean, signed or unsigned (``_Unsigned``)."""
-    value = number[()].item()
-    half = 1 << (8 * dtype.itemsize - 1)
-    return isinstance(value, int | float) and value == value and -half <= value < 2 * half and value == int(value)
 
 
 class Fetcher:

@@ -18,7 +18,7 @@ from drystone.model.placements import Placements, Tile
 from drystone.model.recode import Recode
 from drystone.model.rounding import Loss, Rounding
 
-__all__ = ["Combined", "CombinedArray", "Equal", "Picked", "Placements", "Tile"]
+__all__ = ["Combined", "CombinedArray", "Equal", "Picked", "Placements", "Tile", "fits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +167,12 @@ class CombinedArray:
         attribute = self.attributes.get("_FillValue")
         value = None if attribute is None else attribute.value
         if isinstance(value, np.ndarray | np.generic) and np.size(value) == 1 and self.dtype.kind in "biufc":
-            if np.asarray(value).dtype.kind == "c" and self.dtype.kind != "c":
+            number = np.asarray(value).reshape(())
+            if (number.dtype.kind == "c" and self.dtype.kind != "c") or (
+                self.dtype.kind in "iu" and not fits(number, self.dtype)
+            ):
                 return None
-            return np.asarray(value).reshape(()).astype(self.dtype)
+            return number.astype(self.dtype)
         if isinstance(value, str) and self.dtype.kind in "ST":
             return np.asarray(value.encode("latin-1", "replace") if self.dtype.kind == "S" else value).astype(self.dtype)
         return None
@@ -247,6 +250,19 @@ def _picked_from_json(text: str) -> Picked:
     base = CombinedArray.from_json(d["base"], Placements(p["axis"], ids, src, count, dest, variant, tiles, tile))
     places = tuple(None if v is None else tuple(v) for v in d["places"])
     return Picked(base, places, tuple(d["dropped"]), tuple(d["points"]))
+
+
+def fits(number: NDArray[np.generic], dtype: np.dtype) -> bool:
+    """Whether a number is a whole one that the bits of an integer type can mean, signed or unsigned (``_Unsigned``).
+
+    Examples
+    --------
+    >>> fits(np.array(255), np.dtype("i1")), fits(np.array(1e20), np.dtype("i2"))
+    (True, False)
+    """
+    value = number[()].item()
+    half = 1 << (8 * dtype.itemsize - 1)
+    return isinstance(value, int | float) and value == value and -half <= value < 2 * half and value == int(value)
 
 
 @dataclass(frozen=True, slots=True)

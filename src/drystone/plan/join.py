@@ -133,7 +133,9 @@ class Joiner:
             members=replace(placed.members, variants=one.variants, variant=one.variant),
             placements=replace(placed.placements, variant=one.variant),
         )
-        alike = stand_ins(members, placed, joined, self.names, self.options.differences, parent)
+        present = None if parent is None else self._present(parent.path, order)
+        every = parent if parent is None or present is None else _then_others(parent, present)
+        alike = stand_ins(members, placed, joined, self.names, self.options.differences, every)
         parts.equal.extend(alike.promises)
         one = replace(one, attributes=one.attributes.without(*alike.dropped))
         parts.notes.extend((*one.notes, *alike.notes))
@@ -260,8 +262,9 @@ class Joiner:
         have = set(array.placements.granule_id.tolist())
         lacking = next((self.names[g] for g in order.granule_id.tolist() if g not in have), None)
         where = f"{lacking} and maybe others lack it" if lacking else f"places along {axes} have no granule"
+        mark = "_FillValue that is one of its numbers" if "_FillValue" in array.attributes else "_FillValue"
         return (
-            f"{array.path}: {where}, and it has no _FillValue, so its values there would pass for data; publish which places "
+            f"{array.path}: {where}, and it has no {mark}, so its values there would pass for data; publish which places "
             "hold a granule with coverage: true for this output, say a number for them in a store with fill_value: "
             f"{{{array.name}: …}}, leave the variable out with combine: {{variables: […]}}, or those granules"
         )
@@ -290,6 +293,12 @@ class Joiner:
             source = tuple(slice(a, a + n) for a, n in zip(box.src_offset, box.count, strict=True))
             out[tuple(slice(a, b) for a, b in zip(box.dest, box.stop, strict=True))] = done[pair][source]
         return out
+
+
+def _then_others(first: ArrayMembers, every: ArrayMembers) -> ArrayMembers:
+    """Members in their order, then the other granules'."""
+    others = ~np.isin(every.granule_id, first.granule_id)
+    return every.take(np.concatenate([np.searchsorted(every.granule_id, first.granule_id), np.flatnonzero(others)]))
 
 
 def _is_made(order: Order, k: int, members: Mapping[str, ArrayMembers]) -> bool:
