@@ -100,7 +100,7 @@ def test_o03_killed_and_resumed(cluster: str, tmp_path: Path) -> None:
         return syscalls.run(argv, str(tmp_path), env=dict(os.environ), cwd=str(tmp_path), kill_at=kill_at)
 
     calls = run(None).calls
-    writes = [i for i, (call, path) in enumerate(calls) if call == "write" and "/sst/c/" in path]
+    writes = [i for i, (call, path) in enumerate(calls) if call in ("write", "writev") and "/sst/c/" in path]
     killed = run(writes[len(writes) // 2])
     assert killed.killed is not None
     if cluster == "inline":
