@@ -100,7 +100,7 @@ def test_every_candidate_of_a_way(way: str, data: st.DataObject) -> None:
         names = [f"d{k}" for k in range(len(shape))]
         chunk = [data.draw(st.integers(-(-n // 3), n + 2)) for n in shape]
         shards: dict[str, int | str] = {"*": "none"}
-        if way == "streamed":  # there must be a step to take
+        if way == "streamed" or (way == "two passes" and data.draw(st.booleans())):  # there must be a step to take
             chunk = [data.draw(st.integers(1, max(1, n // 2))) for n in shape]
             shards = sizes(names, [c * data.draw(st.integers(1 + (n > 1), 4)) for c, n in zip(chunk, shape, strict=True)])
         elif data.draw(st.booleans()):

@@ -35,7 +35,7 @@ from drystone.storage.address import Places
 from drystone.storage.repository import repository_storage
 from drystone.storage.store import Place, Store
 
-__all__ = ["NoCandidateError", "Prepared", "plain", "prepare_run", "write_granules"]
+__all__ = ["NoCandidateError", "Prepared", "picked", "plain", "prepare_run", "write_granules"]
 
 
 class NoCandidateError(Exception):
@@ -183,7 +183,7 @@ def prepare_run(
             tasks = plan_copies(array, layout, memory, math.prod(array.shape), threads=threads, slots=slots)
         else:
             remote = not isinstance(out, Path)
-            tasks = _picked(
+            tasks = picked(
                 weigh(array, layout, memory, threads=threads, slots=slots, joined=remote, parted=remote, only=only), pick
             )
         plans.append(ArrayPlan(array, layout, tasks, content_digests(placed), attempts))
@@ -200,7 +200,7 @@ def prepare_run(
     return Prepared(job, plan, combined, tuple(layouts), target, store, key, "run")
 
 
-def _picked(weighed: Weighed, number: int) -> TaskPlan:
+def picked(weighed: Weighed, number: int) -> TaskPlan:
     """The plan that one of the candidates makes, whether it fits or not."""
     if number >= len(weighed.candidates):
         raise NoCandidateError(number)

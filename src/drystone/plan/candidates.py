@@ -139,7 +139,7 @@ def candidates_of(
     reread
         Times that a source chunk may be read, on average, before a copy in between costs less.
     all_ways
-        Weigh two passes even where one reads each source chunk once.
+        Weigh two passes even where one reads each source chunk once, and with small boxes and in steps too.
     """
     grid = _reading_grid(array)
     found: dict[tuple[ChunkGrid, tuple[int, int] | None], Candidate] = {}
@@ -175,9 +175,9 @@ def candidates_of(
         return ranked
     if not all_ways and ranked[0].memory <= memory and ranked[0].chunk_reads <= ranked[0].source_chunks:
         return ranked
-    twice = two_passes(grid, layout, model, memory, slots, stream_axis(layout))
-    two = _two(array, grid, twice, slots, reread)
-    return _with_two(ranked, two if timer is None else replace(two, seconds=timer(two)), memory, reread)
+    twice = two_passes(grid, layout, model, memory, slots, stream_axis(layout), every=all_ways)
+    two, *more = (_two(array, grid, boxes, slots, reread) for boxes in twice)
+    return (*_with_two(ranked, two if timer is None else replace(two, seconds=timer(two)), memory, reread), *more)
 
 
 def _two(array: CombinedArray, grid: ChunkGrid, found: TwoPasses, slots: int, reread: float) -> Candidate:

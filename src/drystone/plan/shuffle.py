@@ -167,8 +167,15 @@ class TwoPasses:
 
 
 def two_passes(
-    source: ChunkGrid, layout: TargetLayout, model: MemoryModel, memory: int, slots: int, axis: int | None
-) -> TwoPasses:
+    source: ChunkGrid,
+    layout: TargetLayout,
+    model: MemoryModel,
+    memory: int,
+    slots: int,
+    axis: int | None,
+    *,
+    every: bool = False,
+) -> list[TwoPasses]:
     """The boxes of both passes that need the fewest ranges within ``memory``; where none fits, those that need least.
 
     Parameters
@@ -185,17 +192,28 @@ def two_passes(
         Tasks that run at once.
     axis
         Axis along which shards may be put together in steps, or None.
+    every
+        Also the smallest boxes, and steps where whole shards fit.
+
+    Returns
+    -------
+    One, or with ``every`` all ways that fit, the best first.
     """
-    least: TwoPasses | None = None
-    for along, block in itertools.product([None] if axis is None else [None, axis], _BLOCKS):
-        boxes = _Boxes(source, layout, model, memory, slots, along, block)
-        found = boxes.result()
-        if found.memory <= memory:
-            return boxes.grown()
-        if least is None or found.memory < least.memory:
-            least = found
-    assert least is not None
-    return least
+    found: list[TwoPasses] = []
+    least: list[TwoPasses] = []
+    for along in [None] if axis is None else [None, axis]:
+        for block in _BLOCKS:
+            boxes = _Boxes(source, layout, model, memory, slots, along, block)
+            smallest = boxes.result()
+            if smallest.memory <= memory:
+                found += [boxes.grown(), smallest]
+                break
+            least.append(smallest)
+        if found and not every:
+            break
+    if not found:
+        return [min(least, key=lambda t: t.memory)]
+    return sorted(dict.fromkeys(found), key=lambda t: t.stream is not None) if every else found[:1]
 
 
 class _Boxes:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from services.rechunk_run import picked
 from unit.fetch.archive import DEFLATE, Archive, spec
 
 from drystone.codecs.chain import CodecChain
@@ -92,13 +93,15 @@ class Mosaic:
 class Run:
     """A plan and its job."""
 
-    def __init__(self, folder: Path, mosaic: Mosaic, array: CombinedArray | None = None) -> None:
+    def __init__(
+        self, folder: Path, mosaic: Mosaic, array: CombinedArray | None = None, only: str | None = None, pick: int = 0
+    ) -> None:
         self.array = mosaic.array if array is None else array
         out = Place("out", (folder / "out").as_uri())
         self.places = Places.of([Place("here", f"file://{mosaic.archive.folder}"), out])
         output = OutputOptions("store", "zarr", "out:s", chunks={"m": 1, "t": 3, "x": 5}, shards={"m": 2, "t": 3, "x": 5})
         self.layout: TargetLayout = target_layout(self.array, output)
-        tasks = weigh(self.array, self.layout, 5_000_000, slots=9).plan
+        tasks = picked(weigh(self.array, self.layout, 5_000_000, slots=9, only=only), pick)
         granules = [mosaic.archive.granules[g] for g in self.array.placements.granule_id.tolist()]
         digests, attempts = content_digests(granules), np.zeros(len(granules), np.int32)
         self.plan = RechunkPlan(0, "out:s", (ArrayPlan(self.array, self.layout, tasks, digests, attempts),))
@@ -125,6 +128,16 @@ def test_the_store_holds_what_numpy_says(tmp_path: Path) -> None:
     touched = {ids[m, s, c] for m in range(2) for s in (0, 2) for c in range(2)} - {ids[1, 2, 0]}
     assert {g for g, _ in receipts[0].sources} == touched
     assert sorted(g for g, _ in receipts[0].sources) == sorted(touched)
+
+
+@pytest.mark.parametrize("pick", range(4))
+def test_two_passes_over_tiles_of_many_kinds(tmp_path: Path, pick: int) -> None:
+    mosaic = Mosaic(tmp_path / "raw")
+    run = Run(tmp_path, mosaic, only="two passes", pick=pick)
+    for i in sorted(range(run.plan.n_tasks), key=lambda i: run.plan.task(i).pass_):
+        run_task(run.job, i)
+    publish(run.store, "s", [run.layout], [GroupSpec("/")])
+    assert np.array_equal(np.asarray(zarr.open_group(str(tmp_path / "out" / "s"), mode="r")["v"]), mosaic.whole)
 
 
 def test_the_plan_keeps_tiles_and_recodes(tmp_path: Path) -> None:
