@@ -136,6 +136,22 @@ def test_two_passes_write_what_one_writes(
     assert not drystone.run(path).outputs[0].fresh
 
 
+@pytest.mark.parametrize(
+    ("scratch", "found"),
+    [("out:", ""), ("out:maps.zarr/x", "scratch folder"), ("nowhere:x", "a place named in storage")],
+)
+def test_scratch_is_a_place_of_its_own(
+    scratch: str, found: str, archive: tuple[Path, np.ndarray], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = config(tmp_path, archive[0], more=f", scratch: '{scratch}'")
+    code = main(["check", str(path)])
+    if scratch == "out:":  # beside the store
+        assert code == 0
+        return
+    assert code == 2
+    assert found in capsys.readouterr().err
+
+
 def test_what_the_advice_says_would_do_does(
     archive: tuple[Path, np.ndarray], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,4 @@
-"""Places that must not overlap: outputs, the work folder, and where granules are listed from.
+"""Places that must not overlap: outputs, the work and scratch folders, and where granules are listed from.
 
 Addresses are compared where they lead, through places and links, not as they are written. Two outputs, or an output and
 the work folder, may not lie in one another. An output may not hold the folder that granules are listed from, and what is
@@ -42,8 +42,11 @@ _WRITTEN: Mapping[str, tuple[str, ...]] = {
         "runs/a/plan.json",
         "runs/a/placements.npz",
         "runs/a/receipts/h-1-a.jsonl",
+        "shuffle/a/b",
     ),
+    "scratch": ("a/b",),
 }
+_KEYS = {-1: "storage.work", -2: "execution.scratch"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,8 @@ def _spot(config: ArchiveConfig, address: str) -> _Spot:
 def check_apart(config: ArchiveConfig, report: Report) -> None:
     """Note every overlap of a config that is good otherwise."""
     for index, found, hint in _overlaps(config):
-        report.add(join(join("outputs", index), "at") if index >= 0 else "storage.work", "an address of its own", found, hint)
+        where = _KEYS[index] if index < 0 else join(join("outputs", index), "at")
+        report.add(where, "an address of its own", found, hint)
 
 
 def refuse_overlaps(config: ArchiveConfig) -> None:
@@ -98,9 +102,11 @@ def refuse_overlaps(config: ArchiveConfig) -> None:
 
 
 def _overlaps(config: ArchiveConfig) -> Iterator[tuple[int, str, str]]:
-    """Output number (-1: the work folder), what is found, what to do."""
+    """Output number (-1: the work folder, -2: the scratch folder), what is found, what to do."""
     work = f"{config.work.rstrip('/')}{'' if config.work.endswith(':') else '/'}{config.name}"
     spots = [(-1, "the work folder", work, "work", _spot(config, work))]
+    if config.scratch is not None:
+        spots.append((-2, "the scratch folder", config.scratch, "scratch", _spot(config, config.scratch)))
     for index, output in enumerate(config.outputs):
         spot = _spot(config, output.at)
         for other, name, at, _, taken in spots:

@@ -50,6 +50,10 @@ def check(values: Values, report: Report) -> None:
         _form(output, where, report)
         for prefix in mapping_of(output.get("public")):
             _known(prefix, storage, join(join(where, "public"), prefix), report)
+    scratch = mapping_of(values.get("execution")).get("scratch")
+    if isinstance(scratch, str) and _known(scratch, storage, "execution.scratch", report):
+        place = scratch.partition(":")[0]
+        _writable(place, storage.get(place), "execution.scratch", report)
     _apart(str(values.get("name")), outputs, report)
 
 

@@ -358,3 +358,11 @@ class ArchiveConfig:
     verify: VerifyOptions = field(default_factory=VerifyOptions)
     digest: str = ""
     versions: VersionOptions | None = None
+
+    @property
+    def scratch(self) -> str | None:
+        """Address of this archive's folder in the scratch place that the user names; None where none is named."""
+        if self.execution.scratch is None:
+            return None
+        place, _, key = self.execution.scratch.partition(":")
+        return f"{place}:" + "/".join(p for p in (key.strip("/"), self.name, "shuffle") if p)

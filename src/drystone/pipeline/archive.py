@@ -70,13 +70,19 @@ class Archive:
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", output.at.partition(":")[2])[:40]
         return self.key("runs", f"{name}-{hashlib.blake2b(address.encode(), digest_size=4).hexdigest()}")
 
-    def scratch_root(self, asked: str | None) -> str:
-        """Address of the folder for what lies between two passes, in a place of the user's or in the work place."""
-        if asked is None:
-            return f"{split_address(self.config.work)[0]}:{self.key('shuffle')}"
-        place, key = split_address(asked)
-        return f"{place}:" + "/".join(p for p in (key.strip("/"), self.config.name, "shuffle") if p)
+    @property
+    def work_scratch(self) -> str:
+        """Address of the folder in the work place for what lies between two passes."""
+        return f"{split_address(self.config.work)[0]}:{self.key('shuffle')}"
 
-    def scratch(self, output: OutputOptions) -> str:
+    @property
+    def scratch(self) -> str:
+        """Address of the folder for what lies between two passes; in a shared place, archives of one name are kept apart."""
+        if self.config.scratch is None:
+            return self.work_scratch
+        whose = f"{self.store.url} {self.key()}"
+        return f"{self.config.scratch}/{hashlib.blake2b(whose.encode(), digest_size=4).hexdigest()}"
+
+    def scratch_of(self, output: OutputOptions) -> str:
         """The folder of one output in it."""
-        return f"{self.scratch_root(self.config.execution.scratch)}/{self.run_key(output).rpartition('/')[2]}"
+        return f"{self.scratch}/{self.run_key(output).rpartition('/')[2]}"

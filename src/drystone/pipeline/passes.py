@@ -177,9 +177,8 @@ def sweep_between(store: Store, folder: str, wanted: Collection[str] = ()) -> No
 
 def sweep_abandoned(archive: Archive) -> None:
     """Remove shuffle objects of outputs that the config no longer has, or no longer keeps there."""
-    asked = archive.config.execution.scratch
-    for root in dict.fromkeys((archive.scratch_root(None), archive.scratch_root(asked))):
+    for root in dict.fromkeys((archive.work_scratch, archive.scratch)):
         store, folder = archive.places.resolve(root)
-        known = tuple(f"{archive.places.resolve(archive.scratch(o))[1]}/" for o in archive.config.outputs)
-        here = root == archive.scratch_root(asked)
-        sweep_between(store, folder, {key for key in shuffle_sizes(store, folder) if here and key.startswith(known)})
+        known = tuple(f"{archive.places.resolve(archive.scratch_of(o))[1]}/" for o in archive.config.outputs)
+        kept = {key for key in shuffle_sizes(store, folder) if root == archive.scratch and key.startswith(known)}
+        sweep_between(store, folder, kept)

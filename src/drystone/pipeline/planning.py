@@ -207,7 +207,7 @@ def plan_output(archive: Archive, whole: Whole, index: int, output: OutputOption
         plans = _virtual(whole.table, combined, wanted, output)
     else:
         nbytes = sum(_nbytes(combined.array(p)) for p in wanted)
-        between = archive.scratch(output)
+        between = archive.scratch_of(output)
         remote, parted = (archive.places.resolve(address)[0].root is None for address in (output.at, between))
         fields = sum(not _by_driver(combined.array(p), combined) for p in wanted)
         clock = Clock.of(archive.places, whole.table, output.at, between)

@@ -75,7 +75,7 @@ def target_of(archive: Archive, output: OutputOptions, fingerprint: str, before:
 def state_of(archive: Archive, output: OutputOptions, plan: RechunkPlan, held: Held | None = None) -> RunState:
     """What is done of a plan, from receipts, what the target holds (looked up, if not given) and what lies between passes."""
     held = held or target_of(archive, output, plan.fingerprint, None).held()
-    between = shuffle_sizes(*archive.places.resolve(archive.scratch(output)))
+    between = shuffle_sizes(*archive.places.resolve(archive.scratch_of(output)))
     return run_state(plan, load_receipts(archive.store, archive.run_key(output)), held, between)
 
 
@@ -166,7 +166,7 @@ def run_store(archive: Archive, whole: Whole, work: StoreWork, check: Callable[[
     written = _run_tasks(archive, whole, work, progress)
     held = target.held()
     state = run_state(rechunk, load_receipts(archive.store, run), held)
-    sweep_between(*archive.places.resolve(archive.scratch(plan.output)))
+    sweep_between(*archive.places.resolve(archive.scratch_of(plan.output)))
     if state.n_done < rechunk.n_tasks:
         raise IncompleteRun(
             f"{plan.output.at}: {rechunk.n_tasks - state.n_done} of {rechunk.n_tasks} tasks are left although their "
@@ -260,7 +260,7 @@ def ask(archive: Archive, work: StoreWork) -> None:
 def _run_tasks(archive: Archive, whole: Whole, work: StoreWork, progress: Progress) -> tuple[int, int]:
     """Do what is left; returns tasks done and bytes written."""
     plan, target, state, output = work.rechunk, work.target, work.state, work.plan.output
-    scratch = archive.scratch(output)
+    scratch = archive.scratch_of(output)
     passes = Passes(plan, state, *archive.places.resolve(scratch))
     passes.sweep()
     if state.n_done == plan.n_tasks:

@@ -55,7 +55,7 @@ def _written_places(archive: Archive | None) -> Mapping[str, tuple[Store, str]]:
     here: list[tuple[Store, str]] = []
     if archive is not None:
         here += [(t.store, t.prefix) for t in targets_of(archive)]
-        here += [nearest(*archive.places.resolve(archive.scratch(o))) for o in archive.config.outputs if o.kind == "store"]
+        here += [nearest(*archive.places.resolve(archive.scratch_of(o))) for o in archive.config.outputs if o.kind == "store"]
     if archive is None and os.access(os.getcwd(), os.W_OK):
         here.append((LocalStore(os.getcwd()), ""))
     for store, prefix in [*here, (LocalStore(tempfile.gettempdir()), "")]:
