@@ -108,13 +108,15 @@ class Rounding:
         """
         if self.digits is not None:
             half = 0.5 / self._scale
-            return Loss(0.0, half, (f"rounded to {self.digits} decimal digits, at most {half:.3g} off",))
+            return Loss(0.0, half, (f"rounded to {_many(self.digits, 'decimal digit')}, at most {half:.3g} off",))
         assert self.keepbits is not None
         if self.keepbits >= mantissa_bits(dtype):
             return None
         half = 0.5 ** (self.keepbits + 1)
         tiny = float(np.finfo(dtype).smallest_normal) * half
-        return Loss(half, tiny, (f"rounded to {self.keepbits} bits of the mantissa, at most {half:.3g} of a value off",))
+        return Loss(
+            half, tiny, (f"rounded to {_many(self.keepbits, 'bit')} of the mantissa, at most {half:.3g} of a value off",)
+        )
 
     @property
     def attributes(self) -> dict[str, object]:
@@ -176,6 +178,10 @@ class Rounding:
     def from_json(cls, value: Mapping[str, int] | None) -> Rounding | None:
         """Read back what :meth:`to_json` wrote."""
         return None if value is None else cls(value.get("keepbits"), value.get("digits"))
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _largest(dtype: np.dtype) -> float:

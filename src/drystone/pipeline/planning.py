@@ -37,7 +37,7 @@ from drystone.plan.predict import Prediction
 from drystone.plan.repack import (
     options_problem,
     plan_copies,
-    readers_note,
+    readers_notes,
     repack_layout,
     rows_problem,
     structure_problem,
@@ -120,8 +120,8 @@ class OutputPlan:
             lost += [f"{self.output.at}: {note}" for note in layout_notes(kept, self.output.emitted)]
         uneven = [a.path for a in self.arrays if a.layout is not None and a.layout.sizes]
         lost += [f"{self.output.at}: {note}" for note in uneven_notes(uneven)]
-        odd = (readers_note(a.layout, a.mode == "repack") for a in self.arrays if a.layout is not None)
-        lost += [f"{self.output.at}: {note}" for note in odd if note is not None]
+        laid = ((a.layout, a.mode == "repack") for a in self.arrays if a.layout is not None)
+        lost += [f"{self.output.at}: {note}" for note in readers_notes(laid)]
         return tuple(lost)
 
 

@@ -40,7 +40,7 @@ __all__ = [
     "copied_chain",
     "options_problem",
     "plan_copies",
-    "readers_note",
+    "readers_notes",
     "repack_layout",
     "rows_problem",
     "structure_problem",
@@ -74,11 +74,20 @@ def copied_chain(chain: CodecChain, portable: bool = False) -> CodecChain:
     return CodecChain(tuple(codecs))
 
 
-def readers_note(layout: TargetLayout, copied: bool) -> str | None:
-    """Who opens an array whose codecs are not all Zarr v3's own; None where every reader of Zarr v3 does.
+def readers_notes(layouts: Iterable[tuple[TargetLayout, bool]]) -> list[str]:
+    """Who opens arrays whose codecs are not all Zarr v3's own: a line for those that are alike.
 
-    ``copied``: its chunks are copied, so they are the granules' codecs.
+    With each layout comes whether its chunks are copied, so that its codecs are the granules'.
     """
+    found: dict[str, list[str]] = {}
+    for layout, copied in layouts:
+        note = _readers_note(layout, copied)
+        if note is not None:
+            found.setdefault(note, []).append(layout.path)
+    return [f"{', '.join(paths)}: {'its' if len(paths) == 1 else 'their'} {note}" for note, paths in found.items()]
+
+
+def _readers_note(layout: TargetLayout, copied: bool) -> str | None:
     odd = [
         c.name
         for c in layout.codecs.filters
@@ -93,7 +102,7 @@ def readers_note(layout: TargetLayout, copied: bool) -> str | None:
         whose = "keep the granules' codecs,"
         portable = "`portable: true` makes it gzip, which all read"
         way = f"; {portable if odd == ['zlib'] else '`mode: rechunk` writes codecs that all read'}"
-    return f"{layout.path}: its chunks {whose} {names}: read by {can}, not by {cannot}{way}"
+    return f"chunks {whose} {names}: read by {can}, not by {cannot}{way}"
 
 
 def unsourced(array: CombinedArray, output: OutputOptions) -> OutputOptions:
