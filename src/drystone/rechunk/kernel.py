@@ -176,7 +176,7 @@ class _Context:
 
 
 type Edges = tuple[int | tuple[int, ...], ...]
-type _Key = tuple[str, str, Stamp, object]
+type _Key = tuple[str, str, Stamp, object, str]
 
 _contexts: dict[_Key, _Context] = {}
 _contexts_lock = threading.Lock()
@@ -186,7 +186,7 @@ def _context(job: TaskJob) -> _Context:
     store, run = job.places.resolve(job.run)
     # a later run of the same content may have other regions, or another table: workers outlive drivers
     version = job.rows.versions if isinstance(job.rows, TablePin) else None
-    key = (f"{store.url}/{run}", job.fingerprint, store.stat(f"{run}/plan.json"), version)
+    key = (f"{store.url}/{run}", job.fingerprint, store.stat(f"{run}/plan.json"), version, job.scratch)
     with _contexts_lock:
         if key not in _contexts:
             _contexts.clear()  # buffers of a run that is over are no use to the next

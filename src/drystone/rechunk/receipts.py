@@ -201,13 +201,18 @@ def run_state(plan: RechunkPlan, receipts: Iterator[Receipt], held: Held, betwee
     """
     done, ids = np.zeros(plan.n_tasks, np.bool_), np.zeros(plan.n_tasks, np.uint64)
     cells: Counter[str] = Counter()
+    told: set[int] = set()  # of a first pass
     read = written = peak = 0
     seconds = 0.0
     for number, r, first in _valid(plan, receipts, held):
         if not first:
             ids[number] = int(r.task_id, 16)
             cells[r.array] += sum(o.size >= 0 for o in r.objects)
-        done[number] = not first or all((between or {}).get(o.key) == o.size for o in r.objects)
+        done[number] |= not first or all((between or {}).get(o.key) == o.size for o in r.objects)
+        if first:
+            if number in told:
+                continue
+            told.add(number)
         read, written, seconds = read + r.bytes_read, written + r.bytes_written, seconds + r.seconds
         peak = max(peak, r.peak_rss)
     for a, offset in plan.offsets():
@@ -224,7 +229,10 @@ def proved(plan: RechunkPlan, receipts: Iterator[Receipt], held: Held) -> Iterat
 
 
 def _valid(plan: RechunkPlan, receipts: Iterator[Receipt], held: Held) -> Iterator[tuple[int, Receipt, bool]]:
-    """One receipt a task that is the plan's, with the task's number, and whether it is of a first pass."""
+    """One receipt a task that is the plan's, with the task's number, and whether it is of a first pass: of those, all.
+
+    What a first pass wrote may have been lost and written again, in another place too.
+    """
     seen = np.zeros(plan.n_tasks, np.bool_)
     known = {a.layout.path: (a, offset, a.base()) for a, offset in plan.offsets()}
     for r in receipts:
@@ -240,7 +248,7 @@ def _valid(plan: RechunkPlan, receipts: Iterator[Receipt], held: Held) -> Iterat
         wanted = [a.layout.cell_key(c) for c in a.tasks.cells(r.index)]
         if not first and ([o.key for o in r.objects] != wanted or not held(r)):
             continue
-        seen[offset + r.index] = True
+        seen[offset + r.index] = not first
         yield offset + r.index, r, first
 
 

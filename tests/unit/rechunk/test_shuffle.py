@@ -211,6 +211,16 @@ def test_a_damaged_object_is_written_anew(run: Prepared) -> None:
     assert run.state().pending() == []
 
 
+def test_what_was_written_in_another_place_is_written_here(run: Prepared) -> None:
+    first, second = passes(run)
+    replace(run, job=replace(run.job, scratch="out:elsewhere")).run_all(first)
+    before = run.state()
+    assert before.pending() == [*second, *first]
+    run.run_all(first)
+    assert run.state().pending() == second
+    assert run.state().bytes_written == before.bytes_written  # one receipt a task counts
+
+
 def test_another_way_of_cutting_is_another_task(run: Prepared) -> None:
     (a,) = run.plan.arrays
     assert a.tasks.shuffle is not None
