@@ -247,6 +247,16 @@ def test_references_are_read_chunk_by_chunk(tmp_path: Path) -> None:
             assert len(asked) == requests, name
 
 
+def test_slabs_of_plain_chunks_are_read_one_by_one(tmp_path: Path) -> None:
+    values = np.zeros(SHAPE, "i2")
+    for first, stop in ((0, 20), (20, 32), (32, 60)):
+        write_file(tmp_path / f"{first:02}.nc", values[first:stop], (first, 0, 0), None)
+    costs = planned(write_config(tmp_path, KERCHUNK, more="reads: {series: {y: 1, x: 1}, map: {time: 1}}\n"))
+    slab = 4 * 90 * 80 * 2  # four steps are what divides 20, 12 and 28
+    said = {n: (c["target"]["chunks"], c["target"]["requests"], c["target"]["fetched"]) for n, c in costs.items()}
+    assert said == {"series": (15, 15, 15 * slab), "map": (1, 1, slab)}
+
+
 class CountingStore(zarr.storage.WrapperStore):
     """Counts what a reader asks of another store."""
 

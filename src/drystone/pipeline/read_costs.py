@@ -20,6 +20,7 @@ from drystone.model.placement import CombinedArray
 from drystone.pipeline.archive import Archive
 from drystone.pipeline.combined import Whole, fetcher_for
 from drystone.plan.costs import ReadCost, by_grids, counted_cost, stored_itemsize
+from drystone.plan.cutting import cut_grid
 from drystone.plan.layout import TargetLayout
 from drystone.plan.occupied import Asked, Occupied, OccupiedBuilder, TargetGrid
 from drystone.plan.reach import AxisRead, axis_reads, n_places, sample
@@ -96,7 +97,8 @@ def array_costs(
     PlanError
         ``read-place``: a fixed place is past the array's end.
     """
-    target = TargetGrid(array.grid, None, stored_itemsize(array)) if layout is None else TargetGrid.of(layout)
+    grid = cut_grid(array) or array.grid  # chunks of plain bytes may be published in slabs
+    target = TargetGrid(grid, None, stored_itemsize(array)) if layout is None else TargetGrid.of(layout)
     reads = [axis_reads(array.path, p, array.dims, array.shape) for p in patterns]
     grids = [by_grids(array, target, p, ratio, ratio) for p in patterns]
     if rows is None:
