@@ -234,6 +234,13 @@ def test_gaps_need_a_number() -> None:
     assert marked.fill_scalar == 0
 
 
+def test_what_granules_lost_before_is_still_said() -> None:
+    rounded = one_granule(np.dtype("f8"), {"precision_loss": "rounded by others"})
+    array = stored(rounded, dtype={"v": "float32"}, round={"v": ("digits", 2)})
+    assert array.loss is not None
+    assert array.attributes["precision_loss"].value == f"rounded by others; {array.loss.text}"
+
+
 def test_a_star_takes_what_fits_and_leaves_the_rest() -> None:
     assert stored(one_granule(np.dtype("i2"), {}), dtype={"*": "float32"}).dtype == np.dtype("i2")
     assert stored(one_granule(np.dtype("f8"), {}), dtype={"*": "float32"}).dtype == np.dtype("f4")

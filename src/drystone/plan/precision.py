@@ -89,11 +89,13 @@ def named[T](combined: Combined, wishes: Mapping[str, T], key: str, at: str) -> 
 
 
 def with_loss(array: CombinedArray, loss: Loss | None) -> CombinedArray:
-    """The array with one more loss, and the attribute that says all of them."""
+    """The array with one more loss, and the attribute that says all of them, what granules lost before included."""
     if loss is None:
         return array
     whole = loss if array.loss is None else array.loss.then(loss)
-    attributes = Attributes((*array.attributes.without(LOSS).items_, (LOSS, Attribute.of(whole.text))))
+    before = array.attributes.get(LOSS)
+    text = loss.text if before is None else f"{before.value}; {loss.text}"
+    attributes = Attributes((*array.attributes.without(LOSS).items_, (LOSS, Attribute.of(text))))
     return replace(array, attributes=attributes, loss=whole)
 
 
