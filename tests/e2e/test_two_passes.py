@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
+import icechunk
 import netCDF4
 import numpy as np
 import pytest
@@ -181,6 +182,18 @@ def test_workers_share_what_lies_between(archive: tuple[Path, np.ndarray], once:
     assert all(p.is_relative_to(tmp_path / "fast/some/where/maps") for p in seen)
     assert objects(tmp_path) == once
     assert between(tmp_path) == []
+
+
+def test_a_repository_in_two_passes(archive: tuple[Path, np.ndarray], tmp_path: Path) -> None:
+    path = config(tmp_path, archive[0])
+    path.write_text(path.read_text().replace("store: zarr, at: 'out:maps.zarr'", "store: icechunk, at: 'out:maps.icechunk'"))
+    seen = set[Path]()
+    drystone.run(path, progress=faults.Meddler("rechunk", lambda: seen.update(between(tmp_path)), at="advance"))
+    assert seen
+    assert between(tmp_path) == []
+    repository = icechunk.Repository.open(icechunk.local_filesystem_storage(str(tmp_path / "out/maps.icechunk")))
+    stored = zarr.open_group(repository.readonly_session("main").store, mode="r")["v"]
+    np.testing.assert_array_equal(stored[:], archive[1])
 
 
 def command() -> list[str]:

@@ -216,6 +216,10 @@ def two_passes(
     return sorted(dict.fromkeys(found), key=lambda t: t.stream is not None) if every else found[:1]
 
 
+type _Which = Literal["first", "second", "both"]
+type _Step = tuple[_Which, int]
+
+
 class _Boxes:
     """Boxes of both passes while they grow: elements along each axis, at least a source chunk and a write cell."""
 
@@ -257,21 +261,21 @@ class _Boxes:
             self._widen(axis, 2.0, None)
         cells = math.prod(sizes)
         few = math.prod(self._shape) < 4 * self._slots * cells
-        if sizes[axis] > before and not few and cells * self._model.itemsize <= _TASK_BYTES and self._fits():
+        if sizes[axis] > before and not few and cells * self._model.itemsize <= _TASK_BYTES and self._fits(None):
             return True
         sizes[axis] = before
         return False
 
-    def _steps(self) -> list[tuple[Literal["first", "second", "both"], int]]:
-        """What may make pieces longer, the most wanted first: whole files for the first pass, long rows for the second."""
+    def _steps(self) -> list[_Step]:
+        """What may make pieces longer: of the smaller box first, along the first axis whole files, along the last long rows."""
         axes = range(len(self._shape))
         a, b, n = self._first, self._second, self._shape
-        steps: list[tuple[Literal["first", "second", "both"], int]] = []
-        steps += [("first", d) for d in axes if a[d] < b[d]]
-        steps += [("second", d) for d in reversed(axes) if b[d] < a[d]]
-        return steps + [("both", d) for d in axes if a[d] < n[d] and b[d] < n[d]]
+        first: list[_Step] = [("first", d) for d in axes if a[d] < b[d]]
+        second: list[_Step] = [("second", d) for d in reversed(axes) if b[d] < a[d]]
+        both: list[_Step] = [("both", d) for d in axes if a[d] < n[d] and b[d] < n[d]]
+        return [*first, *second, *both] if math.prod(a) <= math.prod(b) else [*second, *first, *both]
 
-    def _grow(self, which: Literal["first", "second", "both"], axis: int) -> bool:
+    def _grow(self, which: _Which, axis: int) -> bool:
         """Make boxes larger along an axis; False where nothing larger fits."""
         before = list(self._first), list(self._second)
         for factor in _FACTORS:
@@ -282,7 +286,7 @@ class _Boxes:
             if which != "first" and not self._widen(axis, factor, None if which == "both" else self._first[axis]):
                 self._first[:], self._second[:] = before
                 return False
-            if (self._first, self._second) != before and self._fits():
+            if (self._first, self._second) != before and self._fits(which):
                 return True
             self._first[:], self._second[:] = before
         return False
@@ -301,15 +305,16 @@ class _Boxes:
     def _larger(self, sizes: Sequence[int], axis: int, factor: float, unit: int) -> int:
         return min(self._shape[axis], max(sizes[axis], int(sizes[axis] * factor) // unit * unit))
 
-    def _fits(self) -> bool:
+    def _fits(self, which: _Which | None) -> bool:
+        """Whether both passes have the memory, and what grew is no larger, and its tasks no fewer, than pieces are worth."""
+        if max(self._scattered(), self._gathered()) > self._memory:
+            return False
         itemsize = self._model.itemsize
-        piece = math.prod(map(min, self._first, self._second)) * itemsize
-        for cells, need in ((math.prod(self._first), self._scattered), (math.prod(self._second), self._gathered)):
-            if need() > self._memory or (cells * itemsize > _TASK_BYTES and piece > _PIECE_BYTES):
-                return False
-            if math.prod(self._shape) // cells < self._slots and piece > _PIECE_BYTES:
-                return False
-        return True
+        if which is None or math.prod(map(min, self._first, self._second)) * itemsize <= _PIECE_BYTES:
+            return True
+        grown = [box for name, box in (("first", self._first), ("second", self._second)) if which in (name, "both")]
+        cells = max(math.prod(box) for box in grown)
+        return cells * itemsize <= _TASK_BYTES and math.prod(self._shape) // cells >= self._slots
 
     def _blocks(self) -> int:
         """Blocks of an object, at most."""
