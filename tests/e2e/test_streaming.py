@@ -15,6 +15,7 @@ import netCDF4
 import numpy as np
 import pytest
 import zarr
+from services import repositories
 from services.s3 import Bucket
 
 import drystone
@@ -130,6 +131,26 @@ def test_killed_while_a_shard_is_open(archive: tuple[Path, np.ndarray], tmp_path
     drystone.run(path)
     np.testing.assert_array_equal(zarr.open_group(tmp_path / "out/maps.zarr", mode="r")["v"][:], values)
     assert not [p for p in (tmp_path / "out").rglob("*") if "tmp" in p.name]
+
+
+def test_streamed_into_a_repository(
+    archive: tuple[Path, np.ndarray], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Icechunk takes a shard whole, so the plan counts it encoded; it ends with the bytes of one that is a file."""
+    raw, _ = archive
+    path = config(tmp_path, raw, "file:./out", "430 MB")
+    drystone.run(path)
+    text = path.read_text().replace("store: zarr", "store: icechunk").replace("maps.zarr", "maps.ice")
+    (tmp_path / "ice.yaml").write_text(text.replace("name: maps", "name: ice"))
+    ways = plan(tmp_path / "ice.yaml", capsys)["ways"]
+    assert ways["candidates"][0]["name"] == "streamed"
+    shard = next(b for k, b in objects(tmp_path).items() if k.startswith("v/c/"))
+    assert ways["candidates"][0]["memory"] > 2 * len(shard)
+    drystone.run(tmp_path / "ice.yaml")
+    found = repositories.values(tmp_path / "out/maps.ice")
+    assert {k: v for k, v in found.items() if k.startswith("v/")} == {
+        k: v for k, v in objects(tmp_path).items() if k.startswith("v/")
+    }
 
 
 @pytest.mark.services

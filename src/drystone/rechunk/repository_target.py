@@ -19,7 +19,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,7 @@ _BRANCHES = "drystone-run-"
 _BATCH_TASKS = 256
 _BATCH_BYTES = 32 << 20  # of changes
 _BATCH_SECONDS = 20.0  # what a killed run does again at most, beside the tasks that were running
+_CACHED = 100_000  # references, more than a window has
 _LEDGER = f"{LEDGER_GROUP}/zarr.json"
 # where one of these differs, an array's chunks mean something else
 _MEANING = ("data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs")
@@ -147,11 +148,13 @@ class RepositoryTarget:
             grids = {a.path: (a.cell_grid, stock.axes.get(a.path)) for a in stock.layouts}
             repo = open_or_create(place, with_windows(icechunk.RepositoryConfig.default(), grids))
             last_fingerprint(repo, self._address)
-            repo = icechunk.Repository.open(place, config=with_windows(repo.config, grids))
-            repo.save_config()
-            self._begin(repo)
-            self._repo = repo
-            self._session = repo.writable_session(self._branch)
+            config = with_windows(repo.config, grids)
+            icechunk.Repository.open(place, config=config).save_config()
+            # not saved: each commit makes a window's manifest anew, and of the old ones the cache would keep a gigabyte
+            config.caching = icechunk.CachingConfig(num_chunk_refs=_CACHED)
+            self._repo = icechunk.Repository.open(place, config=config)
+            self._begin(self._repo)
+            self._session = self._repo.writable_session(self._branch)
             self._put_stock(stock)
             if self._session.has_uncommitted_changes:
                 self._commit("metadata and small arrays")
@@ -186,7 +189,7 @@ class RepositoryTarget:
             writer.delete_all(key.rstrip("/"))
         for layout in (*stock.layouts, ledger):
             name = f"{layout.key}/zarr.json".lstrip("/")
-            if name in there and not any(name.startswith(g) for g in gone):
+            if _shrinks(there.get(name), layout.shape) and not any(name.startswith(g) for g in gone):
                 run_in_zarr(_delete_outside(self._session, layout.path, layout.cell_grid))
         for name, data in sorted(wanted.items()):
             put_new(writer, name, data)
@@ -286,6 +289,12 @@ def _means_other(document: dict[str, object], wanted: bytes | None) -> bool:
     if document["node_type"] != new["node_type"]:
         return True
     return new["node_type"] == "array" and any(document.get(name) != new.get(name) for name in _MEANING)
+
+
+def _shrinks(document: dict[str, object] | None, shape: tuple[int, ...]) -> bool:
+    """Whether an array that is there will end before it does now."""
+    now = [] if document is None else cast("list[int]", document["shape"])
+    return any(old > new for old, new in zip(now, shape, strict=False))
 
 
 async def _documents(store: icechunk.IcechunkStore) -> _Documents:
