@@ -10,11 +10,13 @@ Scanning (imports and a first tiny read are not counted):
 - ``scan-virtualizarr-dataset``  ``open_virtual_dataset``, as its documentation scans
 - ``scan-kerchunk``      ``SingleHdf5ToZarr``: references in memory
 
-Rechunking netCDF files to Zarr v3, chunks (T, 1, 90, 144) in shards (T, 1, 360, 720), blosc zstd 1, packed values:
+Rechunking netCDF files to Zarr v3, time-long chunks in shards as SPLIT says, blosc zstd 1, packed values:
 
 - ``rechunk-xarray``       ``open_mfdataset``, Dask's task rechunking on threads
 - ``rechunk-p2p``          the same on two processes, Dask's peer-to-peer shuffle
 - ``rechunk-virtualizarr`` through a virtual Icechunk store, Dask's task rechunking on threads
+- ``virtual``              that virtual store alone, at OUT
+- ``rechunk-existing``     from such a store at OUT with the suffix .icechunk
 """
 
 from __future__ import annotations
@@ -28,8 +30,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-VARIABLES = ["sst", "anom"]
-SPLIT = {"lat": (90, 360), "lon": (144, 720)}
+# by kind of archive: variables; inner chunk and shard along each axis but time
+VARIABLES = {"oisst": ["sst", "anom"], "mur": ["analysed_sst"]}
+SPLIT = {
+    "oisst": {"zlev": (1, 1), "lat": (90, 360), "lon": (144, 720)},
+    "mur": {"lat": (300, 1800), "lon": (300, 1800)},
+}
 
 
 def scan_h5py(files: list[str], attributes: bool = False) -> int:
@@ -90,13 +96,18 @@ def scan_kerchunk(files: list[str]) -> int:
     )
 
 
-def encoding(steps: int) -> dict[str, dict[str, object]]:
+def kind_of(files: list[str]) -> str:
+    """The kind of an archive that make_archive.py made, by the names of its files."""
+    return Path(files[0]).name.partition("-")[0]
+
+
+def encoding(kind: str, steps: int) -> dict[str, dict[str, object]]:
     from zarr.codecs import BloscCodec
 
-    (lat, lat_shard), (lon, lon_shard) = SPLIT["lat"], SPLIT["lon"]
+    split = SPLIT[kind].values()
     codec = BloscCodec(cname="zstd", clevel=1, shuffle="shuffle")
-    one = {"chunks": (steps, 1, lat, lon), "shards": (steps, 1, lat_shard, lon_shard), "compressors": [codec]}
-    return {v: dict(one) for v in VARIABLES}
+    one = {"chunks": (steps, *(c for c, _ in split)), "shards": (steps, *(s for _, s in split)), "compressors": [codec]}
+    return {v: dict(one) for v in VARIABLES[kind]}
 
 
 def open_files(files: list[str]):
@@ -108,21 +119,21 @@ def open_files(files: list[str]):
     )  # fmt: skip
 
 
-def write(dataset, out: Path) -> None:
+def write(dataset, out: Path, kind: str) -> None:
     steps = dataset.sizes["time"]
-    dataset = dataset[VARIABLES].drop_vars([c for c in dataset.coords if c != "time"], errors="ignore")
-    dataset = dataset.chunk({"time": steps, "zlev": 1, "lat": SPLIT["lat"][1], "lon": SPLIT["lon"][1]})
+    dataset = dataset[VARIABLES[kind]].drop_vars([c for c in dataset.coords if c != "time"], errors="ignore")
+    dataset = dataset.chunk({"time": steps, **{dim: shard for dim, (_, shard) in SPLIT[kind].items()}})
     for v in dataset.variables:
         dataset[v].encoding = {}
         dataset[v].attrs.pop("_FillValue", None)
-    dataset.to_zarr(out, mode="w", zarr_format=3, consolidated=False, encoding=encoding(steps))
+    dataset.to_zarr(out, mode="w", zarr_format=3, consolidated=False, encoding=encoding(kind, steps))
 
 
 def rechunk_xarray(files: list[str], out: Path, threads: int) -> int:
     import dask
 
     with dask.config.set({"array.rechunk.method": "tasks", "scheduler": "threads", "num_workers": threads}):
-        write(open_files(files), out)
+        write(open_files(files), out, kind_of(files))
     return len(files)
 
 
@@ -134,14 +145,13 @@ def rechunk_p2p(files: list[str], out: Path, threads: int) -> int:
         Client(n_workers=threads, threads_per_worker=1, memory_limit="8GiB", dashboard_address=None),
         dask.config.set({"array.rechunk.method": "p2p"}),
     ):
-        write(open_files(files), out)
+        write(open_files(files), out, kind_of(files))
     return len(files)
 
 
-def rechunk_virtualizarr(files: list[str], out: Path, threads: int) -> int:
-    import dask
+def virtual_store(files: list[str], out: Path) -> int:
+    """A virtual Icechunk store of the files, beside ``out``."""
     import icechunk
-    import xarray as xr
     from obspec_utils.registry import ObjectStoreRegistry
     from obstore.store import LocalStore
     from virtualizarr import open_virtual_mfdataset
@@ -156,23 +166,38 @@ def rechunk_virtualizarr(files: list[str], out: Path, threads: int) -> int:
         data_vars="minimal",
         coords="minimal",
         compat="override",
-        loadable_variables=["time", "lat", "lon", "zlev"],
+        loadable_variables=["time", *SPLIT[kind_of(files)]],
     )
     folder, store = os.path.dirname(files[0]), out.with_suffix(".icechunk")
-    shutil.rmtree(store, ignore_errors=True)
     config = icechunk.RepositoryConfig.default()
     config.set_virtual_chunk_container(
         icechunk.VirtualChunkContainer(f"file://{folder}/", icechunk.local_filesystem_store(folder))
     )
-    repository = icechunk.Repository.create(
-        icechunk.local_filesystem_storage(str(store)), config, authorize_virtual_chunk_access={f"file://{folder}/": None}
-    )
+    repository = icechunk.Repository.create(icechunk.local_filesystem_storage(str(store)), config)
     session = repository.writable_session("main")
     virtual.vz.to_icechunk(session.store)
     session.commit("virtual")
-    with dask.config.set({"array.rechunk.method": "tasks", "scheduler": "threads", "num_workers": threads}):
-        write(xr.open_zarr(repository.readonly_session("main").store, consolidated=False, mask_and_scale=False, chunks={}), out)
     return len(files)
+
+
+def rechunk_existing(files: list[str], out: Path, threads: int) -> int:
+    """From a virtual store that is there."""
+    import dask
+    import icechunk
+    import xarray as xr
+
+    storage = icechunk.local_filesystem_storage(str(out.with_suffix(".icechunk")))
+    access = {f"file://{os.path.dirname(files[0])}/": None}
+    repository = icechunk.Repository.open(storage, authorize_virtual_chunk_access=access)
+    with dask.config.set({"array.rechunk.method": "tasks", "scheduler": "threads", "num_workers": threads}):
+        store = repository.readonly_session("main").store
+        write(xr.open_zarr(store, consolidated=False, mask_and_scale=False, chunks={}), out, kind_of(files))
+    return len(files)
+
+
+def rechunk_virtualizarr(files: list[str], out: Path, threads: int) -> int:
+    virtual_store(files, out)
+    return rechunk_existing(files, out, threads)
 
 
 SCANS: dict[str, Callable[[list[str]], int]] = {
@@ -186,6 +211,8 @@ RECHUNKS: dict[str, Callable[[list[str], Path, int], int]] = {
     "rechunk-xarray": rechunk_xarray,
     "rechunk-p2p": rechunk_p2p,
     "rechunk-virtualizarr": rechunk_virtualizarr,
+    "virtual": lambda files, out, _: virtual_store(files, out),
+    "rechunk-existing": rechunk_existing,
 }
 
 
