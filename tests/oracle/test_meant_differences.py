@@ -239,3 +239,23 @@ def test_a_mark_that_is_no_number_of_the_type_marks_nothing(tmp_path: Path) -> N
             f["v"].attrs["_FillValue"] = 1e20
     with pytest.raises(CombineError, match="no _FillValue that is one of its numbers"):
         drystone.open(str(tmp_path / "*.nc"), along={"time": {"axis": "slots", "step": "1D"}})
+
+
+def test_longitudes_from_two_meridians_are_told(tmp_path: Path) -> None:
+    """Tiles from -180 and from 0: each value at its own coordinate, and a note that some are one meridian."""
+    (tmp_path / "raw").mkdir()
+    for name, row, x in (("a", 0, [-180, -90]), ("b", 0, [0, 90]), ("c", 1, [180, 270])):
+        with netCDF4.Dataset(tmp_path / "raw" / f"{name}.nc", "w") as f:
+            f.createDimension("y", 1)
+            f.createDimension("x", 2)
+            f.createVariable("y", "f8", ("y",))[:] = [row]
+            f.createVariable("x", "f8", ("x",))[:] = x
+            f["x"].units = "degrees_east"
+            f.createVariable("v", "f4", ("y", "x"))[:] = [x]
+    config = tmp_path / "zarr.yaml"
+    config.write_text(CONFIG.format(form="zarr", kind="store", combine="{along: [y, x]}"))
+    notes = drystone.run(config).warnings
+    assert any("x: -180 and 180 are one meridian" in n for n in notes)
+    nan = np.nan
+    want = [[-180, -90, 0, 90, nan, nan], [nan, nan, nan, nan, 180, 270]]
+    np.testing.assert_array_equal(drystone.open(config)["v"].values, want)

@@ -20,6 +20,8 @@ from drystone.plan.order_slots import Grid, slots
 
 __all__ = ["Context", "Work", "place"]
 
+_EAST = frozenset(f"{degree}{east}" for degree in ("degree", "degrees") for east in ("_east", "_E", "E"))  # as CF spells it
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -73,9 +75,29 @@ def place(axis: AxisOptions, context: Context, k: int) -> Work:
     if by_element:
         places = sequence(keys, granules, ways)
         _check_others(axis.name, places, context, ways)
+        _tell_meridians(keys, context)
     else:
         places = blocks(keys, count, granules, ways)
     return Work(axis, places, new, by_element and k > 1 and keys.kind == "number", path)
+
+
+def _tell_meridians(keys: Keys, context: Context) -> None:
+    """A note where granules count longitudes from different meridians: one place has two values then."""
+    units = {str(u.to_plain()) for s in keys.specs if (u := s.attributes.get("units")) is not None}
+    if keys.kind != "number" or not units & _EAST or not len(keys.flat):
+        return
+    values = np.unique(keys.flat.astype(np.float64))
+    if values[-1] - values[0] < 360:
+        return
+    turned = np.round(values % 360, 9) % 360
+    places, count = np.unique(turned, return_counts=True)
+    twice = np.flatnonzero(count > 1)
+    if len(twice):
+        two = values[turned == places[twice[0]]]
+        context.notes.append(
+            f"{keys.axis}: {two[0]:g} and {two[-1]:g} are one meridian and two places ({len(twice)} such); granules that count "
+            "longitudes from different meridians do not meet: make two archives, or convert one of the two kinds"
+        )
 
 
 def _on_slots(axis: AxisOptions, keys: Keys, count: NDArray[np.int64], context: Context, new: bool, path: str, k: int) -> Work:

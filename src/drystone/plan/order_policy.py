@@ -131,7 +131,7 @@ def _ways(work: Work, all_axes: list[Work]) -> str:
     if work.spatial and len(all_axes) > 1:
         return (
             "tiles must hold neighbours side by side, with equal coordinate values where they meet: leave one out of the "
-            "granules"
+            f"granules, or say combine: {{along: {{{work.options.name}: {{position: name, pattern: …}}}}}}"
         )
     return (
         "say combine: {duplicates: first}, last or newest to merge them value by value, leave one out of the granules, or say "
