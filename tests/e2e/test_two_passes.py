@@ -134,6 +134,7 @@ def test_two_passes_write_what_one_writes(
     assert between(tmp_path) == []
     assert status(path)["state"] == "published"
     assert status(path)["done"] == status(path)["tasks"] == best["tasks"]
+    assert status(path)["between"] == 0
     assert not drystone.run(path).outputs[0].fresh
 
 
@@ -273,6 +274,7 @@ def test_damage_between_the_passes_is_found_and_mended(
     assert not hurt[0].exists()
     assert status(path)["state"] == "in work"
     assert 0 < status(path)["done"] < status(path)["tasks"]
+    assert status(path)["between"] == sum(p.stat().st_size for p in between(tmp_path)) > 0
     drystone.run(path)
     assert objects(tmp_path) == once
     assert between(tmp_path) == []

@@ -12,6 +12,7 @@ from drystone.model.options import OutputOptions
 from drystone.model.sizes import size_text
 from drystone.pipeline.archive import Archive
 from drystone.pipeline.granules import granule_rows
+from drystone.pipeline.passes import shuffle_sizes
 from drystone.pipeline.published import is_released, read_published
 from drystone.pipeline.storing import state_of
 from drystone.publish.lease import LeaseRecord, holder_of
@@ -23,7 +24,10 @@ __all__ = ["OutputStatus", "StatusReport", "status_of"]
 
 @dataclass(frozen=True, slots=True)
 class OutputStatus:
-    """One output. ``state``: ``not begun``, ``in work``, ``published``."""
+    """One output. ``state``: ``not begun``, ``in work``, ``published``.
+
+    Tasks are those of both passes, where a rechunk takes two; ``between`` is what lies between them now, in bytes.
+    """
 
     at: str
     form: str
@@ -34,6 +38,7 @@ class OutputStatus:
     bytes_written: int
     seconds: float
     peak_rss: int
+    between: int = 0
 
     def to_json(self) -> dict[str, object]:
         """For ``--json``."""
@@ -47,6 +52,7 @@ class OutputStatus:
             "bytes_written": self.bytes_written,
             "task_seconds": self.seconds,
             "peak_rss": self.peak_rss,
+            "between": self.between,
         }
 
     def lines(self) -> list[str]:
@@ -57,6 +63,8 @@ class OutputStatus:
         if self.done:
             text += f", {size_text(self.bytes_written)} written, {self.seconds / self.done:.3g} s a task"
             text += f", peak {size_text(self.peak_rss)}"
+        if self.between:
+            text += f", {size_text(self.between)} between two passes"
         return [text]
 
 
@@ -176,4 +184,5 @@ def _output(archive: Archive, output: OutputOptions) -> OutputStatus:
         done.bytes_written,
         done.seconds,
         done.peak_rss,
+        sum(shuffle_sizes(*archive.places.resolve(archive.scratch_of(output))).values()),
     )
