@@ -308,7 +308,8 @@ class Combined:
     granules that agree; None where there is nothing to tell apart. ``origins`` are the first values of slot axes, by
     name; ``left_out`` names arrays that are not in it, with the reason; ``unmarked`` has, by path, arrays of which places
     that no granule holds would pass for data: only what publishes coverage may hold them. ``rules`` say, by path of a
-    coordinate, what the values come from that an order of granules gives it.
+    coordinate, what the values come from that an order of granules gives it. ``granule_ids`` are those that were joined,
+    int32 ascending, without any that hold nothing of what is selected.
     """
 
     groups: tuple[GroupSpec, ...]
@@ -323,6 +324,7 @@ class Combined:
     left_out: tuple[str, ...] = ()
     unmarked: Mapping[str, str] = field(default_factory=dict)
     rules: Mapping[str, AxisRule] = field(default_factory=dict)
+    granule_ids: NDArray[np.int32] | None = field(default=None, compare=False)
 
     @property
     def notes(self) -> tuple[str, ...]:

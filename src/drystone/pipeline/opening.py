@@ -111,15 +111,16 @@ def open_sources(sources: Sources, options: CombineOptions, format: str = "auto"
         granules[granule_id] = Granule(
             granule_id, listed.address, listed.stamp, scan.format, 1, scan.n_rows, scan.digest(), scan.companions
         )
-    _say_what_is_left_out(scans, granules, options)
+    if not options.select:
+        _say_what_is_left_out(scans, granules, options)
     names = {g: granule.address for g, granule in granules.items()}
     members = from_scans(scans)
     groups, notes = merged_groups(json.dumps([g.to_json() for g in s.groups]) for s in scans.values())
     refused = by_path((g, (r.path, r.reason)) for g, scan in scans.items() for r in scan.refusals)
     roots = roots_of_scans(scans, options)
     combined = combine(members, groups, names, options, attributes=roots, notes=notes, refused=refused)
-    for text in combined.left_out:
-        warnings.warn(text, LeftOut, stacklevel=4)
+    if options.select and combined.granule_ids is not None:  # what is selected says which granules count
+        _say_what_is_left_out({g: scans[g] for g in combined.granule_ids.tolist()}, granules, options)
     fetcher = Fetcher(sources.places, MemoryRows(granules, scans), threads=_THREADS, bytes_in_flight=_IN_FLIGHT)
     check_statics(combined, members, fetcher, names, DigestCache(None, ""))
     return combined, fetcher

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +21,12 @@ from drystone.model.options import CombineOptions, Selection
 from drystone.model.placement import Combined
 from drystone.plan.eras import with_eras
 from drystone.plan.join import Joined, Joiner
-from drystone.plan.lookup import Coordinate, refused
+from drystone.plan.lookup import Coordinates, refused
 from drystone.plan.members import ArrayMembers
 from drystone.plan.narrow import narrowed, tell_missing
-from drystone.plan.order import Axis, Order, order_axes
-from drystone.plan.select import coordinate_of, select
-from drystone.plan.taken import Taken, check_points, taken_of
+from drystone.plan.order import Order, order_axes
+from drystone.plan.select import select
+from drystone.plan.taken import Choice, Taken, by_number, check_points, numbered, valued
 from drystone.plan.wanted import select_variables
 
 __all__ = ["combine", "select_variables"]
@@ -87,47 +86,58 @@ def combine(
     taken = _of_axes(every, joiner, options.select)
     told = (*every.notes, *tell_missing(every, taken, options.gaps))
     order, taken = narrowed(every, taken)
+    outside = _outside(every, order, joiner)
+    joiner = joiner if order is every else joiner.within(order)
     joined = joiner.arrays(order)
-    taken |= _of_others(joined, options.select, taken)
-    check_points(taken)
+    choice = Choice(taken, _of_others(joined, options.select, taken))
+    check_points(choice)
     whole = _combined(groups, joined, order, (*told, *joined.notes, *notes))
-    whole = replace(whole, left_out=(*whole.left_out, *_outside(every, order, joiner)))
-    eras = with_eras(whole, joiner, order, joined, taken)
+    eras = with_eras(whole, joiner, order, joined, choice)
     if eras is None or not any("drystone_era" in g.attributes for g in eras.groups):
         _check_left(joined, order)
     if joined.held and eras is None:
         whole = replace(whole, warnings=(*whole.warnings, _mixed(joined, order)))
-    return replace(select(whole, taken, names, joined.storage), by_era=eras)
+    if eras is not None:
+        eras = replace(eras, left_out=(*eras.left_out, *outside))
+    return replace(select(whole, choice, names, joined.storage), by_era=eras, left_out=(*whole.left_out, *outside))
 
 
 def _of_axes(order: Order, joiner: Joiner, selections: Mapping[str, Selection]) -> dict[str, Taken]:
-    """What is taken of joined axes, which have their full lengths still."""
+    """What is taken of joined axes, which have their full lengths still; values are those of all granules, in one encoding."""
     out = {}
     for axis in order.axes:
-        if axis.name in selections:
-            find = partial(_joined_coordinate, axis, order, joiner)
-            out[axis.name] = taken_of(axis.name, axis.extent, selections[axis.name], find)
+        what = selections.get(axis.name)
+        if what is None:
+            continue
+        if by_number(what):
+            out[axis.name] = numbered(axis.name, axis.extent, what)
+            continue
+        paths = [p for p, m in joiner.members.items() if m.name == axis.name and m.variants[0].dims == (axis.name,)]
+        outermost = min((axis.path, *paths), key=lambda p: p.count("/"))
+        found = joiner.arrays(order, frozenset({outermost}))
+        out[axis.name] = valued(Coordinates(found.arrays, found.coordinates).of(axis.name), what)
     return out
 
 
-def _joined_coordinate(axis: Axis, order: Order, joiner: Joiner, name: str) -> Coordinate:
-    """The coordinate of all granules, in one encoding."""
-    paths = [p for p, m in joiner.members.items() if m.name == name and m.variants[0].dims == (name,)]
-    outermost = min((axis.path, *paths), key=lambda p: p.count("/"))
-    found = joiner.arrays(order, frozenset({outermost}))
-    return coordinate_of(name, found.arrays, found.coordinates)
-
-
-def _of_others(joined: Joined, selections: Mapping[str, Selection], known: Mapping[str, Taken]) -> dict[str, Taken]:
-    """What is taken of dimensions that granules do not join along."""
+def _of_others(joined: Joined, selections: Mapping[str, Selection], known: Mapping[str, Taken]) -> dict[tuple[str, str], Taken]:
+    """What is taken of dimensions that granules do not join along, array by array."""
     arrays = (*joined.arrays, *joined.apart)
-    sizes = {d: n for a in arrays for d, n in zip(a.dims, a.shape, strict=True)}
-    out = {}
+    coordinates = Coordinates(arrays, joined.coordinates)
+    dims = {d for a in arrays for d in a.dims}
+    out: dict[tuple[str, str], Taken] = {}
     for name in (n for n in selections if n not in known):
-        if name not in sizes:
-            raise refused(name, f"no array has that dimension (there are: {', '.join(sorted(sizes))})")
-        find = partial(coordinate_of, arrays=arrays, coordinates=joined.coordinates)
-        out[name] = taken_of(name, sizes[name], selections[name], find)
+        if name not in dims:
+            raise refused(name, f"no array has that dimension (there are: {', '.join(sorted(dims))})")
+        what, found = selections[name], dict[str, Taken]()
+        for array in (a for a in arrays if name in a.dims):
+            if by_number(what):
+                size = array.shape[array.dims.index(name)]
+                out[array.path, name] = numbered(name, size, what, f" ({array.path})")
+                continue
+            coordinate = coordinates.of_array(name, array)
+            if coordinate.path not in found:
+                found[coordinate.path] = valued(coordinates.read(coordinate), what)
+            out[array.path, name] = found[coordinate.path]
     return out
 
 
@@ -145,9 +155,7 @@ def _outside(every: Order, order: Order, joiner: Joiner) -> list[str]:
     for path, members in joiner.members.items():
         placed = members.granule_id[np.isin(members.granule_id, every.granule_id)]
         if len(placed) and not np.isin(placed, order.granule_id).any():
-            out[path] = (
-                f"{path}: no granule that holds what is selected has it (others have, {joiner.names[int(placed[0])]} first)"
-            )
+            out[path] = f"{path}: {joiner.names[int(placed[0])]} has it, and no granule that holds what is selected"
     hit = [p for p in out if {p, p.lstrip("/"), p.rsplit("/", 1)[-1]} & set(joiner.options.variables or ())]
     if hit:
         raise CombineError(f"select: {'; '.join(out[p] for p in hit)}", kind="select", variable=", ".join(hit))
@@ -201,4 +209,5 @@ def _combined(groups: Sequence[GroupSpec], joined: Joined, order: Order, notes: 
         unmarked=joined.unmarked,
         origins=tuple((a.name, a.origin) for a in order.axes if a.origin is not None),
         rules=joined.rules,
+        granule_ids=np.unique(order.granule_id),
     )

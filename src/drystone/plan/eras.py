@@ -25,10 +25,10 @@ from drystone.model.attributes import Attributes
 from drystone.model.placement import Combined, CombinedArray
 from drystone.plan.differences import changed
 from drystone.plan.join import Joined, Joiner
+from drystone.plan.narrow import narrowed
 from drystone.plan.order import Order
-from drystone.plan.placing import restricted
 from drystone.plan.select import select
-from drystone.plan.taken import POINTS, Taken
+from drystone.plan.taken import POINTS, Choice, Taken
 
 __all__ = ["MOST_ERAS", "with_eras"]
 
@@ -38,47 +38,85 @@ MOST_ERAS = 100  # more runs than this are no eras but a mixture, which nobody c
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Places ``start`` to ``stop`` of an axis that one era holds, of which the published ``first`` to ``last`` are taken."""
+    """Published places ``first`` to ``last``, and which of the parts that edges make they are of."""
 
-    start: int
-    stop: int
     first: int
     last: int
+    parts: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """What is cut: the whole, how it is joined, along which axis, the arrays that differ, and what is taken."""
+    """What is cut: the whole, how it is joined, along which axis and where, the arrays that differ, and what is taken."""
 
     whole: Combined
     joiner: Joiner
     order: Order
     joined: Joined
     k: int
+    edges: Sequence[int]
     apart: Mapping[str, CombinedArray]
-    taken: Mapping[str, Taken]
+    choice: Choice
 
     @property
     def axis(self) -> str:
         return self.order.axes[self.k].name
 
     @property
+    def taken(self) -> Taken | None:
+        """What is taken of the axis, if not all."""
+        return self.choice.axes.get(self.axis)
+
+    @property
     def published(self) -> str:
         """The axis as it is published."""
-        return POINTS if self.axis in self.taken and self.taken[self.axis].points else self.axis
+        return POINTS if self.taken is not None and self.taken.points else self.axis
 
-    def of(self, run: _Run) -> dict[str, Taken]:
-        """What is taken of one era."""
-        out = dict(self.taken)
-        mine = out.get(self.axis)
-        if mine is not None:
-            positions = slice(run.first, run.last)
-            out |= {n: t.at(t.places[positions]) for n, t in out.items() if mine.points and t.points}
-            out[self.axis] = mine.at(mine.places[positions] - run.start)
-        return out
+    def runs(self) -> list[_Run]:
+        """Eras in the order in which they are published."""
+        edges = np.array(self.edges)
+        places = edges[:-1] if self.taken is None else self.taken.places
+        part = np.searchsorted(edges, places, side="right") - 1
+        era = self._eras(edges)[part]
+        starts = [0, *(np.flatnonzero(np.diff(era)) + 1).tolist(), len(era)]
+        at = edges if self.taken is None else np.arange(len(places) + 1)
+        return [_Run(int(at[a]), int(at[b]), tuple(np.unique(part[a:b]).tolist())) for a, b in pairwise(starts) if a < b]
+
+    def _eras(self, edges: NDArray[np.int64]) -> NDArray[np.intp]:
+        """A number for each part, equal where granules agree in all."""
+        columns = []
+        for path, array in self.apart.items():
+            dest, number = _numbers(array, self.axis, self.joined.keys[path])
+            columns.append(_first_of(dest, number, edges))
+        dest, ids = self.order.dest[:, self.k], self.order.granule_id
+        columns += [_first_of(dest, np.isin(ids, held).astype(np.int64), edges) for held in self.joined.held.values()]
+        return np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+
+    def keys(self, run: _Run) -> dict[str, str]:
+        """What granules of a run agree in, by array, and whether they have those that some lack."""
+        start, stop = self.edges[run.parts[0]], self.edges[run.parts[0] + 1]
+        found = {path: _variant_in(array, self.axis, start, stop) for path, array in self.apart.items()}
+        keys = {path: self.joined.keys[path][variant] for path, variant in found.items() if variant is not None}
+        mine = self.order.granule_id[(self.order.dest[:, self.k] >= start) & (self.order.dest[:, self.k] < stop)]
+        return keys | {f"here {path}": str(bool(np.isin(mine, held).any())) for path, held in self.joined.held.items()}
+
+    def part(self, run: _Run) -> tuple[Order, Choice]:
+        """Where granules of a run lie, and what is taken there."""
+        order, taken = self.order, self.taken
+        rows = np.isin(np.searchsorted(self.edges, order.dest[:, self.k], side="right") - 1, run.parts)
+        order = replace(
+            order, granule_id=order.granule_id[rows], src_offset=order.src_offset[rows], count=order.count[rows],
+            dest=order.dest[rows],
+        )  # fmt: skip
+        if taken is None:
+            return narrowed(order, {self.axis: Taken(np.arange(run.first, run.last))})[0], self.choice
+        choice = self.choice.part(self.axis, run.first, run.last)
+        names = [n for n, t in choice.axes.items() if n == self.axis or (taken.points and t.points)]
+        order, axes = narrowed(order, {n: choice.axes[n] for n in names})
+        return order, replace(choice, axes={**choice.axes, **axes})
 
 
-def with_eras(whole: Combined, joiner: Joiner, order: Order, joined: Joined, taken: Mapping[str, Taken]) -> Combined | None:
+def with_eras(whole: Combined, joiner: Joiner, order: Order, joined: Joined, choice: Choice) -> Combined | None:
     """What is taken of the whole, cut into eras; None where no array needs any, or no axis tells the runs apart."""
     arrays = (*whole.arrays, *joined.apart)
     apart = {a.path: a for a in arrays if _needs(a, joined)}
@@ -89,23 +127,14 @@ def with_eras(whole: Combined, joiner: Joiner, order: Order, joined: Joined, tak
         edges = _edges(apart, joined, order, k)
         if edges is None:
             continue
-        runs = _runs(edges, taken.get(order.axes[k].name))
-        cut = _Cut(whole, joiner, order, joined, k, apart, taken)
+        cut = _Cut(whole, joiner, order, joined, k, edges, apart, choice)
+        runs = cut.runs()
         if len(runs) > MOST_ERAS:
             warnings = (*whole.warnings, _too_many(len(runs), cut.published, [*apart, *some]))
-            return replace(select(whole, taken, joiner.names, joined.storage), warnings=warnings)
+            return replace(select(whole, choice, joiner.names, joined.storage), warnings=warnings)
         if len(runs) > 1:
             return _cut(cut, runs)
     return None
-
-
-def _runs(edges: Sequence[int], taken: Taken | None) -> list[_Run]:
-    """Eras in the order in which they are published."""
-    if taken is None:
-        return [_Run(a, b, a, b) for a, b in pairwise(edges)]
-    era = np.searchsorted(edges, taken.places, side="right") - 1
-    starts = [0, *(np.flatnonzero(np.diff(era)) + 1).tolist(), len(era)]
-    return [_Run(edges[era[a]], edges[era[a] + 1], a, b) for a, b in pairwise(starts) if a < b]
 
 
 def _too_many(runs: int, axis: str, paths: list[str]) -> str:
@@ -125,12 +154,7 @@ def _edges(apart: Mapping[str, CombinedArray], joined: Joined, order: Order, k: 
     """Where runs begin and end along an axis; None where an array has not one key in every run."""
     edges = {0, order.axes[k].extent}
     for path, array in apart.items():
-        axis, p = array.dims.index(order.axes[k].name), array.placements
-        names: dict[str, int] = {}
-        number = np.array([names.setdefault(key, len(names)) for key in joined.keys[path]], np.int64)[p.variant]
-        dest = p.dest if axis == p.axis else np.array([t.dest[axis] for t in p.tiles], np.int64)[p.tile]
-        used = p.count > 0
-        changes = _changes(dest[used], number[used])
+        changes = _changes(*_numbers(array, order.axes[k].name, joined.keys[path]))
         if changes is None:
             return None
         edges.update(changes)
@@ -146,6 +170,23 @@ def _edges(apart: Mapping[str, CombinedArray], joined: Joined, order: Order, k: 
     return sorted(edges) if apart or joined.held else None
 
 
+def _numbers(array: CombinedArray, name: str, keys: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where granules of an array begin along an axis, and a number for the key of each."""
+    axis, p = array.dims.index(name), array.placements
+    dest = p.dest if axis == p.axis else np.array([t.dest[axis] for t in p.tiles], np.int64)[p.tile]
+    names: dict[str, int] = {}
+    number = np.array([names.setdefault(key, len(names)) for key in keys], np.int64)[p.variant]
+    return dest[p.count > 0], number[p.count > 0]
+
+
+def _first_of(dest: NDArray[np.int64], number: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The number of the first granule in each part; -1 where there is none."""
+    order = np.argsort(dest, kind="stable")
+    at = np.searchsorted(dest[order], edges[:-1])
+    known = at < np.searchsorted(dest[order], edges[1:])
+    return np.where(known, number[order][np.where(known, at, 0)], -1) if len(dest) else np.full(len(edges) - 1, -1)
+
+
 def _changes(dest: NDArray[np.int64], number: NDArray[np.int64]) -> list[int] | None:
     """Places from which on another number counts; None where two count at one place."""
     pairs = np.unique(np.stack([dest, number], axis=1), axis=0)
@@ -158,26 +199,23 @@ def _changes(dest: NDArray[np.int64], number: NDArray[np.int64]) -> list[int] | 
 def _cut(cut: _Cut, runs: Sequence[_Run]) -> Combined:
     whole, joiner, joined = cut.whole, cut.joiner, cut.joined
     static = [a for a in whole.arrays if cut.axis not in a.dims]
-    walked = {n for n, t in cut.taken.items() if t.points and cut.published == POINTS}  # as long as an era, not as the whole
-    root = select(_only(whole, [a for a in static if not walked & {*a.dims}]), cut.taken, joiner.names, joined.storage)
+    # points along the axis are as many as an era has, not as the whole
+    rooted = [a for a in static if cut.published != POINTS or not cut.choice.points(a)]
+    root = select(_only(whole, rooted), cut.choice, joiner.names, joined.storage)
     paths = frozenset(a.path for a in whole.arrays if cut.axis in a.dims) | frozenset(a.path for a in joined.apart)
     arrays, groups, coordinates, unmarked = list(root.arrays), list(whole.groups), root.coordinates, dict(root.unmarked)
     rules = dict(root.rules)
     notes: list[str] = []
     before: dict[str, str] = {}
     left_out = {path: text for path, text in joined.left_out.items() if path not in paths}
-    known: dict[int, Joined] = {}
     for i, run in enumerate(runs):
-        part = restricted(cut.order, cut.k, run.start, run.stop)
-        mine = known.get(run.start) or joiner.arrays(part, paths)
-        known[run.start] = mine
-        era = _only(whole, static, mine)
-        keys = {p: joined.keys[p][_variant_at(a, cut.axis, run.start)] for p, a in cut.apart.items() if p in mine.storage}
-        keys |= {f"here {path}": str(path in mine.storage) for path in joined.held}
+        order, choice = cut.part(run)
+        mine = joiner.arrays(order, paths)
+        keys = cut.keys(run)
         words = _words(before, keys)
         before |= keys
         name = f"era-{i + 1}{''.join(f'-{w}' for w in words[:_MOST_WORDS])}".replace(" ", "-")
-        era = select(era, cut.of(run), joiner.names, {**joined.storage, **mine.storage})
+        era = select(_only(whole, static, mine), choice, joiner.names, {**joined.storage, **mine.storage})
         left_out |= mine.left_out
         unmarked |= {f"/{name}{path}": f"/{name}{text}" for path, text in era.unmarked.items()}
         rules |= {f"/{name}{path}": rule for path, rule in era.rules.items()}
@@ -186,7 +224,7 @@ def _cut(cut: _Cut, runs: Sequence[_Run]) -> Combined:
         said = f"{cut.published} {run.first} to {run.last}"
         groups += _groups(name, whole, era.arrays, said, words)
         notes.append(
-            f"/{name}: places {run.first} to {run.last} of {cut.published}, from {_first(cut, part, run)} on"
+            f"/{name}: places {run.first} to {run.last} of {cut.published}, from {_first(cut, order, choice)} on"
             + (f": {', '.join(words)} changed" if words else "")
             + f" ({', '.join(sorted({*cut.apart, *joined.held}))})"
         )
@@ -220,14 +258,13 @@ def _only(whole: Combined, static: Sequence[CombinedArray], era: Joined | None =
     )
 
 
-def _first(cut: _Cut, part: Order, run: _Run) -> str:
+def _first(cut: _Cut, order: Order, choice: Choice) -> str:
     """The granule that holds the first place taken of an era, or where none does the next one."""
-    taken = cut.taken.get(cut.axis)
-    place = 0 if taken is None else int(taken.places[run.first]) - run.start
-    end = part.dest[:, cut.k] + part.count[:, cut.k]
+    place = int(choice.axes[cut.axis].places[0]) if cut.axis in choice.axes else 0
+    end = order.dest[:, cut.k] + order.count[:, cut.k]
     after = np.flatnonzero(end > place)
     rows = after if len(after) else np.arange(len(end))
-    return cut.joiner.names[int(part.granule_id[rows[np.argmin(part.dest[rows, cut.k])]])]
+    return cut.joiner.names[int(order.granule_id[rows[np.argmin(order.dest[rows, cut.k])]])]
 
 
 def _words(before: Mapping[str, str], keys: Mapping[str, str]) -> list[str]:
@@ -243,12 +280,12 @@ def _words(before: Mapping[str, str], keys: Mapping[str, str]) -> list[str]:
     return sorted(words)
 
 
-def _variant_at(array: CombinedArray, axis_name: str, start: int) -> int:
-    """The variant of the first granule from a place on."""
-    axis, p = array.dims.index(axis_name), array.placements
+def _variant_in(array: CombinedArray, name: str, start: int, stop: int) -> int | None:
+    """The variant of the first granule between two places of an axis; None where no granule there has the array."""
+    axis, p = array.dims.index(name), array.placements
     dest = p.dest if axis == p.axis else np.array([t.dest[axis] for t in p.tiles], np.int64)[p.tile]
-    after = np.flatnonzero((dest >= start) & (p.count > 0))
-    return int(p.variant[after[np.argmin(dest[after])]])
+    inside = np.flatnonzero((dest >= start) & (dest < stop) & (p.count > 0))
+    return int(p.variant[inside[np.argmin(dest[inside])]]) if len(inside) else None
 
 
 def _groups(name: str, whole: Combined, arrays: tuple[CombinedArray, ...], places: str, words: list[str]) -> list[GroupSpec]:

@@ -118,6 +118,12 @@ class Joiner:
             {a.path: a.rule for a in order.axes if a.rule is not None and (paths is None or a.path in paths)},
         )
 
+    def within(self, order: Order) -> Joiner:
+        """The same of an order's granules alone: what only others say counts no more."""
+        ids = np.unique(order.granule_id)
+        members = {path: m.only(ids) for path, m in self.members.items()}
+        return replace(self, members={path: m for path, m in members.items() if len(m)})
+
     def _join(self, path: str, order: Order, parts: _Parts) -> None:
         members = self._present(path, order)
         if members is None or any(a.path == path and _is_made(order, k, self.members) for k, a in enumerate(order.axes)):
@@ -159,9 +165,8 @@ class Joiner:
 
     def _present(self, path: str, order: Order) -> ArrayMembers | None:
         """The array's members among the order's granules."""
-        members = self.members[path]
-        members = members.take(np.flatnonzero(np.isin(members.granule_id, order.granule_id))).tidy()
         wanted = np.unique(order.granule_id)
+        members = self.members[path].only(wanted)
         if not len(members):
             return None
         self._check_refused(members, wanted)

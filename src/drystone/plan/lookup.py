@@ -7,6 +7,7 @@ rounded to a floating-point coordinate's own precision, so that 0.1 is found whe
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -15,9 +16,10 @@ from numpy.typing import NDArray
 
 from drystone.errors import CombineError
 from drystone.model.attributes import Attributes
+from drystone.model.placement import CombinedArray
 from drystone.plan.order_times import Clock, from_iso, instants, iso, month_start, parse_clock
 
-__all__ = ["Coordinate", "refused"]
+__all__ = ["Coordinate", "Coordinates", "refused"]
 
 _ISO = re.compile(r"^\d{4}(-\d{2}(-\d{2}([T ].*)?)?)?$")
 _DAY = 86_400_000_000_000
@@ -154,6 +156,57 @@ class Coordinate:
             return value.decode() if isinstance(value, bytes) else str(value)
         at = instants(self.values[place : place + 1], self.clock).tolist()[0]
         return f"{value} ({iso(Fraction(at) if not isinstance(at, int) else at, self.clock.calendar)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinates:
+    """The coordinates among some arrays, with their values by path."""
+
+    arrays: tuple[CombinedArray, ...]
+    values: Mapping[str, NDArray[np.generic]]
+
+    def of(self, name: str) -> Coordinate:
+        """A dimension's coordinate, of several groups' the outermost.
+
+        Raises
+        ------
+        CombineError
+            ``select``: there is none.
+        """
+        found = self._named(name)
+        if not found:
+            raise _without(name, "")
+        return self.read(found[0])
+
+    def of_array(self, name: str, array: CombinedArray) -> CombinedArray:
+        """A dimension's coordinate for an array: that of its group or of the next one above, else any of its length.
+
+        Raises
+        ------
+        CombineError
+            ``select``: there is none, or groups that have nothing to do with the array have different ones.
+        """
+        found = [a for a in self._named(name) if a.shape == (array.shape[array.dims.index(name)],)]
+        above = [a for a in found if f"{array.group.rstrip('/')}/".startswith(f"{a.group.rstrip('/')}/")]
+        found = above[-1:] or found
+        if not found:
+            raise _without(name, f" for {array.path}")
+        if any(not np.array_equal(self.values[a.path], self.values[found[0].path]) for a in found):
+            paths = ", ".join(a.path for a in found)
+            raise refused(name, f"{array.path} may mean any of {paths}, which differ; take places by number: {{index: …}}")
+        return found[0]
+
+    def read(self, array: CombinedArray) -> Coordinate:
+        """One of the arrays as a coordinate."""
+        return Coordinate.of(array.name, self.values[array.path], array.attributes)
+
+    def _named(self, name: str) -> list[CombinedArray]:
+        found = [a for a in self.arrays if a.dims == (name,) and a.name == name and a.path in self.values]
+        return sorted(found, key=lambda a: a.path.count("/"))
+
+
+def _without(name: str, where: str) -> CombineError:
+    return refused(name, f"it has no coordinate variable{where} to look values up in; take places by number: {{index: …}}")
 
 
 def _next(text: str, time: int, calendar: str) -> int:

@@ -68,13 +68,14 @@ class ArrayMembers:
             self.path, self.granule_id[order], self.variant[order], self.variants, self.coordinate[order], self.coordinates
         )
 
-    def tidy(self) -> ArrayMembers:
-        """Without specs that no granule has, such as those of granules that others supersede."""
-        used, variant = np.unique(self.variant, return_inverse=True)
+    def only(self, granule_ids: NDArray[np.int32]) -> ArrayMembers:
+        """Some granules, without specs that none of them has: those of others, that they supersede, have no say."""
+        members = self.take(np.flatnonzero(np.isin(self.granule_id, granule_ids)))
+        used, variant = np.unique(members.variant, return_inverse=True)
         if len(used) == len(self.variants):
-            return self
+            return members
         specs = tuple(self.variants[v] for v in used.tolist())
-        return replace(self, variant=variant.reshape(-1).astype(np.int32), variants=specs)
+        return replace(members, variant=variant.reshape(-1).astype(np.int32), variants=specs)
 
 
 class _Builder:

@@ -8,13 +8,13 @@ joined. A granule that holds some places stays whole, since its chunks do; :mod:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drystone.errors import CombineError
-from drystone.plan.order import Axis, Order
+from drystone.plan.order import Order
 from drystone.plan.order_rows import Boxes, first_gaps
 from drystone.plan.taken import Taken
 
@@ -74,16 +74,15 @@ def _holding(order: Order, taken: Mapping[str, Taken], numbers: Sequence[int]) -
         places = np.unique(taken[order.axes[k].name].places)
         begin, end = (np.searchsorted(places, edge) for edge in (order.dest[:, k], order.dest[:, k] + order.count[:, k]))
         keep &= end > begin
-    together = [k for k in numbers if taken[order.axes[k].name].points]
+    together = _walked(order, taken)
     if len(together) < 2:
         return keep
     # points are no product: a box on the row of one and the column of another may hold neither
     points = np.unique(np.stack([taken[order.axes[k].name].places for k in together], axis=1), axis=0)
     rows = np.flatnonzero(keep)
-    low, high = order.dest[rows][:, together], (order.dest + order.count)[rows][:, together]
     held: NDArray[np.bool_] = np.zeros(len(rows), np.bool_)
     for point in points:
-        held |= np.all((low <= point) & (high > point), axis=1)
+        held |= _holds(order, rows, together, point)
     keep[rows] = held
     return keep
 
@@ -105,33 +104,82 @@ def tell_missing(order: Order, taken: Mapping[str, Taken], gaps: str) -> tuple[s
     CombineError
         ``axis-gaps``, naming the first.
     """
-    known = [np.unique(taken[a.name].places) if a.name in taken else None for a in order.axes]
-    dest, count = order.dest.copy(), order.count.copy()
-    for k, places in enumerate(known):
-        if places is not None:
-            dest[:, k], end = (np.searchsorted(places, e) for e in (order.dest[:, k], order.dest[:, k] + order.count[:, k]))
-            count[:, k] = end - dest[:, k]
-    held = (count > 0).all(axis=1)
-    extent = tuple(a.extent if p is None else len(p) for a, p in zip(order.axes, known, strict=True))
+    if not order.axes:
+        return ()
+    axes = [_Places((k,), np.zeros((0, 1), np.int64), a.extent) for k, a in enumerate(order.axes)]
+    for k, axis in enumerate(order.axes):
+        if axis.name in taken:
+            axes[k] = _Places.of((k,), taken[axis.name].places[:, None])
+    together = _walked(order, taken)
+    if len(together) > 1:
+        points = np.stack([taken[order.axes[k].name].places for k in together], axis=1)
+        axes = [a for a in axes if a.numbers[0] not in together] + [_Places.of(together, points)]
+    boxes, extent = _in(order, axes), tuple(a.extent for a in axes)
     total = int(np.prod([int(n) for n in extent], dtype=object))
-    boxes = Boxes(np.flatnonzero(held), order.src_offset[held], count[held], dest[held])
     missing = total - sum(int(v) for v in boxes.count.prod(axis=1).tolist())
     if not missing:
         return ()
-    axes = ", ".join(a.name for a in order.axes)
+    names = ", ".join(a.name for a in order.axes)
     if gaps == "fill":
-        return (f"{missing} of {total} places along {axes} are held by no granule: they read as missing",)
-    holes = [
-        tuple(p if q is None else int(q[p]) for p, q in zip(hole, known, strict=True)) for hole in first_gaps(boxes, extent)[1]
-    ]
-    first = "; ".join(", ".join(_say(a, p) for a, p in zip(order.axes, hole, strict=True)) for hole in holes)
+        return (f"{missing} of {total} places along {names} are held by no granule: they read as missing",)
+    holes = [[p for a, at in zip(axes, hole, strict=True) for p in a.say(order, at)] for hole in first_gaps(boxes, extent)[1]]
+    first = "; ".join(", ".join(hole) for hole in holes)
     raise CombineError(
-        f"{missing} of {total} places along {axes} are held by no granule, the first at {first}; add the granules, or say "
+        f"{missing} of {total} places along {names} are held by no granule, the first at {first}; add the granules, or say "
         "combine: {gaps: fill} for missing values there",
         kind="axis-gaps",
         missing=missing,
     )
 
 
-def _say(axis: Axis, place: int) -> str:
-    return f"{axis.name} = {axis.say(place) if axis.say else place}"
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Places along one joined axis or, as points, along several: int64 (n, axes) where not all are meant."""
+
+    numbers: tuple[int, ...]
+    places: _Int64
+    extent: int
+
+    @classmethod
+    def of(cls, numbers: tuple[int, ...], places: _Int64) -> _Places:
+        distinct = np.unique(places, axis=0)
+        return cls(numbers, distinct, len(distinct))
+
+    def say(self, order: Order, at: int) -> list[str]:
+        places = self.places[at].tolist() if len(self.places) else [at]
+        named = zip((order.axes[k] for k in self.numbers), places, strict=True)
+        return [f"{a.name} = {a.say(p) if a.say else p}" for a, p in named]
+
+
+def _in(order: Order, axes: Sequence[_Places]) -> Boxes:
+    """Boxes in the numbers of some places."""
+    row = np.arange(len(order.granule_id))
+    dest: list[_Int64] = []
+    count: list[_Int64] = []
+    for axis in axes:
+        k = axis.numbers[0]
+        begin, end = order.dest[row, k], (order.dest + order.count)[row, k]
+        if len(axis.numbers) > 1:
+            pairs = [np.flatnonzero(_holds(order, row, axis.numbers, point)) for point in axis.places]
+            at = np.concatenate([np.zeros(0, np.intp), *pairs])
+            dest, count, row = [c[at] for c in dest], [c[at] for c in count], row[at]
+            begin = np.repeat(np.arange(len(pairs)), [len(p) for p in pairs])
+            end = begin + 1
+        elif len(axis.places):
+            begin, end = (np.searchsorted(axis.places[:, 0], e) for e in (begin, end))
+        dest.append(begin)
+        count.append(end - begin)
+    begins, counts = np.stack(dest, axis=1), np.stack(count, axis=1)
+    held = (counts > 0).all(axis=1)
+    return Boxes(row[held], begins[held], counts[held], begins[held])
+
+
+def _walked(order: Order, taken: Mapping[str, Taken]) -> tuple[int, ...]:
+    """Joined axes whose places are points."""
+    return tuple(k for k, a in enumerate(order.axes) if a.name in taken and taken[a.name].points)
+
+
+def _holds(order: Order, rows: NDArray[np.intp], numbers: Sequence[int], point: _Int64) -> NDArray[np.bool_]:
+    """Which boxes hold a point of some axes."""
+    dest, count = order.dest[rows][:, numbers], order.count[rows][:, numbers]
+    return np.asarray(((dest <= point) & (dest + count > point)).all(axis=1))

@@ -21,7 +21,7 @@ from drystone.model.placement import Placements, Tile
 from drystone.plan.members import ArrayMembers
 from drystone.plan.order import Axis, Order
 
-__all__ = ["Placed", "lifted", "place", "restricted"]
+__all__ = ["Placed", "lifted", "place"]
 
 type Int64 = NDArray[np.int64]
 
@@ -69,24 +69,6 @@ def lifted(members: ArrayMembers, axes: tuple[Axis, ...]) -> tuple[ArrayMembers,
 
     values = tuple(v.reshape(one + v.shape) for v in members.coordinates)
     return replace(members, variants=tuple(lift(v) for v in members.variants), coordinates=values), tuple(range(len(new)))
-
-
-def restricted(order: Order, axis: int, start: int, stop: int) -> Order:
-    """The part of an order between two places of an axis; no granule may straddle them."""
-    begin, count = order.dest[:, axis], order.count[:, axis]
-    keep = (begin >= start) & (begin + count <= stop)
-    dest = order.dest[keep].copy()
-    dest[:, axis] -= start
-    places = np.arange(start, stop)
-    axes = tuple(a.at(places) if i == axis else a for i, a in enumerate(order.axes))
-    return replace(
-        order,
-        axes=axes,
-        granule_id=order.granule_id[keep],
-        src_offset=order.src_offset[keep],
-        count=order.count[keep],
-        dest=dest,
-    )
 
 
 def place(members: ArrayMembers, order: Order, names: Mapping[int, str]) -> Placed:

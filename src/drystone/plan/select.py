@@ -9,7 +9,7 @@ stays virtual; so it does where each place taken is a chunk of its own (:mod:`~d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -18,24 +18,21 @@ from drystone.grid.chunk_grid import ChunkGrid
 from drystone.grid.dimension import DimensionGrid, RectilinearDimension, RegularDimension
 from drystone.model.placement import Combined, CombinedArray, Picked, Placements
 from drystone.plan.coverage import Coverage
-from drystone.plan.lookup import Coordinate, refused
-from drystone.plan.taken import POINTS, Taken
+from drystone.plan.taken import POINTS, Choice, Taken
 from drystone.plan.taking import cropped, dropped, regridded, spread
 
-__all__ = ["coordinate_of", "select"]
+__all__ = ["select"]
 
 
-def select(
-    combined: Combined, taken: Mapping[str, Taken], names: Mapping[int, str], storage: Mapping[str, str | None]
-) -> Combined:
+def select(combined: Combined, choice: Choice, names: Mapping[int, str], storage: Mapping[str, str | None]) -> Combined:
     """Take parts of a whole.
 
     Parameters
     ----------
     combined
         The whole.
-    taken
-        By dimension.
+    choice
+        What is taken.
     names
         Granule id to address, for messages.
     storage
@@ -43,17 +40,18 @@ def select(
 
     Examples
     --------
-    >>> select(Combined((), (), None), {}, {}, {}).arrays
+    >>> select(Combined((), (), None), Choice(), {}, {}).arrays
     ()
     """
-    if not taken:
+    if not choice.axes and not choice.others:
         return combined
     arrays, coordinates = [], dict(combined.coordinates)
     for array in combined.arrays:
+        taken = choice.of(array)
         if array.path in coordinates:
             coordinates[array.path] = _values(coordinates[array.path], array.dims, taken)
         arrays.append(_array(array, taken, names, coordinates.get(array.path), storage.get(array.path)))
-    gone = {n for n, t in taken.items() if t.dropped or t.points}
+    gone = {n for n, t in choice.axes.items() if t.dropped or t.points}
     axes = tuple(a for a in combined.axes if a not in gone)
     # a gap of the whole may lie where nothing is taken
     unmarked = {a.path: combined.unmarked[a.path] for a in arrays if a.path in combined.unmarked and Coverage.of(a).has_gaps}
@@ -67,22 +65,6 @@ def select(
         unmarked=unmarked,
         rules=rules,
     )
-
-
-def coordinate_of(name: str, arrays: Iterable[CombinedArray], coordinates: Mapping[str, np.ndarray]) -> Coordinate:
-    """The coordinate of a dimension; of several groups' that of the outermost.
-
-    Raises
-    ------
-    CombineError
-        ``select``: it has none.
-    """
-    found = sorted(
-        (a for a in arrays if a.dims == (name,) and a.name == name and a.path in coordinates), key=lambda a: a.path.count("/")
-    )
-    if not found:
-        raise refused(name, "it has no coordinate variable to look values up in; take places by number: {index: …}")
-    return Coordinate.of(name, coordinates[found[0].path], found[0].attributes)
 
 
 def _values(values: np.ndarray, dims: tuple[str, ...], taken: Mapping[str, Taken]) -> np.ndarray:
@@ -126,7 +108,7 @@ def _array(
 
 
 def _whole_chunks(array: CombinedArray, rest: Mapping[int, Taken]) -> CombinedArray | None:
-    """The array where every place taken is a chunk of its own, so that chunks stay as they are; None where one is not."""
+    """The array where what is taken are whole chunks, so that they stay as they are; None where it is not."""
     taken: CombinedArray | None = array
     for d, t in sorted(rest.items(), reverse=True):  # an axis that goes moves those behind it
         if taken is not None:

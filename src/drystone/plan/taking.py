@@ -1,13 +1,13 @@
 """Places of an array taken by moving placements, so that granules' chunks stay what they are.
 
-A run of neighbours clips placements. Where a chunk has one element along an axis, any places do: each is a chunk of its
-own, which is placed anew or, where one place is taken and the axis goes, the only one whose rows count.
+A run of neighbours clips placements. Runs of whole chunks are placed anew, each place by itself where a chunk has one
+element along the axis. Where one such place is taken and the axis goes, its chunks are the only ones whose rows count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,56 +59,81 @@ def _set(tile: Tile, d: int, src: int, count: int, dest: int) -> Tile:
 
 
 def spread(array: CombinedArray, d: int, places: NDArray[np.int64]) -> CombinedArray | None:
-    """The places of one axis where each is a chunk of its own; None where it is not, or they are too many."""
+    """Places of one axis in runs of whole chunks; None where a run begins or ends inside one, or there are too many."""
     p = array.placements
-    if not len(places) or not _one_by_one(array, d) or len(p) * len(places) > _MOST_PLACEMENTS:
+    if not len(places) or not array.variants:
         return None
+    at = np.concatenate([[0], np.flatnonzero(np.diff(places) != 1) + 1])
+    runs = _Runs(places[at], places[at] + np.diff(np.append(at, len(places))), at)
     shape = tuple(len(places) if i == d else n for i, n in enumerate(array.shape))
-    tiles = p.tiles or (_whole_tile(array),)
-    if d == p.axis:
-        rows, at = [np.zeros(0, np.intp)], [np.zeros(0, np.int64)]
-        for number in range(len(tiles)):
-            mine = p.tile_rows(number)
-            row = mine.start + np.searchsorted(p.dest[mine] + p.count[mine], places, side="right")
-            held = np.flatnonzero(row < mine.stop)
-            held = held[p.dest[row[held]] <= places[held]]
-            rows.append(row[held])
-            at.append(held)
-        row, new = np.concatenate(rows), np.concatenate(at).astype(np.int64)
-        src = p.src_offset[row] + places[new] - p.dest[row]
-        placements = Placements(
-            d,
-            p.granule_id[row],
-            src,
-            np.ones(len(row), np.int64),
-            new,
-            p.variant[row],
-            p.tiles,
-            p.tile[row] if len(p.tile) else p.tile,
-        )
-        return replace(array, shape=shape, placements=placements)
-    wanted = [
-        (number, _set(t, d, t.src_offset[d] + place - t.dest[d], 1, k))
-        for number, t in enumerate(tiles)
-        for k, place in enumerate(places.tolist())
-        if t.dest[d] <= place < t.dest[d] + t.count[d]
-    ]
-    if len(wanted) > _MOST_TILES:
+    placements = _along_lead(array, runs) if d == p.axis else _along_tiles(array, d, runs)
+    return None if placements is None else replace(array, shape=shape, placements=placements)
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """Runs of neighbours among the places taken of an axis, and where each lands."""
+
+    start: NDArray[np.int64]
+    stop: NDArray[np.int64]
+    dest: NDArray[np.int64]
+
+
+def _along_lead(array: CombinedArray, runs: _Runs) -> Placements | None:
+    p = array.placements
+    assert p.axis is not None
+    rows, which = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for number in range(max(1, len(p.tiles))):
+        mine = p.tile_rows(number)
+        low = np.searchsorted(p.dest[mine] + p.count[mine], runs.start, side="right")
+        n = np.maximum(np.searchsorted(p.dest[mine], runs.stop, side="left") - low, 0)
+        if n.sum() > _MOST_PLACEMENTS:
+            return None
+        run = np.repeat(np.arange(len(n)), n)
+        rows.append(mine.start + low[run] + np.arange(len(run)) - np.repeat(np.cumsum(n) - n, n))
+        which.append(run)
+    row, run = np.concatenate(rows), np.concatenate(which)
+    first = np.maximum(p.dest[row], runs.start[run])
+    count = np.minimum(p.dest[row] + p.count[row], runs.stop[run]) - first
+    row, run, first, count = (column[count > 0] for column in (row, run, first, count))
+    src = p.src_offset[row] + first - p.dest[row]
+    if len(row) > _MOST_PLACEMENTS or not _whole_chunks(array, p.axis, p.variant[row], src, count):
         return None
-    parts = [np.arange(p.tile_rows(n).start, p.tile_rows(n).stop) for n, _ in wanted]
+    dest, tile = runs.dest[run] + first - runs.start[run], p.tile[row] if len(p.tile) else p.tile
+    return Placements(p.axis, p.granule_id[row], src, count, dest, p.variant[row], p.tiles, tile)
+
+
+def _along_tiles(array: CombinedArray, d: int, runs: _Runs) -> Placements | None:
+    p = array.placements
+    parts, tiles = [], []
+    for number, t in enumerate(p.tiles or (_whole_tile(array),)):
+        first = np.maximum(t.dest[d], runs.start)
+        count = np.minimum(t.dest[d] + t.count[d], runs.stop) - first
+        rows = p.tile_rows(number)
+        for k in np.flatnonzero(count > 0).tolist():
+            src = t.src_offset[d] + int(first[k]) - t.dest[d]
+            variants = np.unique(p.variant[rows])
+            if not _whole_chunks(array, d, variants, np.full(len(variants), src), np.full(len(variants), count[k])):
+                return None
+            parts.append(np.arange(rows.start, rows.stop))
+            tiles.append(_set(t, d, src, int(count[k]), int(runs.dest[k] + first[k] - runs.start[k])))
+        if len(tiles) > _MOST_TILES or len(p) * len(tiles) > _MOST_PLACEMENTS:
+            return None
     row = np.concatenate([np.zeros(0, np.intp), *parts])
     tile = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part) for part in parts])
-    placements = Placements(
-        p.axis,
-        p.granule_id[row],
-        p.src_offset[row],
-        p.count[row],
-        p.dest[row],
-        p.variant[row],
-        tuple(t for _, t in wanted),
-        tile,
+    return Placements(
+        p.axis, p.granule_id[row], p.src_offset[row], p.count[row], p.dest[row], p.variant[row], tuple(tiles), tile
     )
-    return replace(array, shape=shape, placements=placements)
+
+
+def _whole_chunks(
+    array: CombinedArray, d: int, variant: NDArray[np.int32], src: NDArray[np.int64], count: NDArray[np.int64]
+) -> bool:
+    """Whether parts of granules along an axis begin and end where chunks do."""
+    edge = np.array([v.chunk_shape[d] for v in array.variants], np.int64)[variant]
+    have = np.array([v.shape[d] for v in array.variants], np.int64)[variant]
+    stop = src + count
+    return not np.any((src % edge != 0) | ((stop % edge != 0) & (stop != have)))
 
 
 def dropped(array: CombinedArray, d: int, place: int) -> CombinedArray | None:
