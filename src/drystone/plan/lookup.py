@@ -146,9 +146,14 @@ class Coordinate:
         """What values are compared as, and which can be."""
         known = np.isfinite(self.values) if self.values.dtype.kind == "f" else np.ones(len(self.values), np.bool_)
         if not timed:
-            return (self.values.astype(str) if self.values.dtype.kind in "SUT" else self.values), known
+            return (self._texts() if self.values.dtype.kind in "SUT" else self.values), known
         assert self.clock is not None
         return instants(np.where(known, self.values, 0).astype(self.values.dtype), self.clock), known
+
+    def _texts(self) -> NDArray[np.generic]:
+        """Labels as Python compares them."""
+        flat = (v.decode("utf-8", "surrogateescape") if isinstance(v, bytes) else v for v in self.values.tolist())
+        return np.array([*flat], object)
 
     def _shown(self, place: int) -> str:
         value = self.values[place]

@@ -71,7 +71,7 @@ def _holding(order: Order, taken: Mapping[str, Taken], numbers: Sequence[int]) -
     """Boxes that hold something of what is taken."""
     keep: NDArray[np.bool_] = np.ones(len(order.granule_id), np.bool_)
     for k in numbers:
-        places = np.unique(taken[order.axes[k].name].places)
+        places = _distinct(taken[order.axes[k].name].places)
         begin, end = (np.searchsorted(places, edge) for edge in (order.dest[:, k], order.dest[:, k] + order.count[:, k]))
         keep &= end > begin
     together = _walked(order, taken)
@@ -142,7 +142,7 @@ class _Places:
 
     @classmethod
     def of(cls, numbers: tuple[int, ...], places: _Int64) -> _Places:
-        distinct = np.unique(places, axis=0)
+        distinct = np.unique(places, axis=0) if len(numbers) > 1 else _distinct(places[:, 0])[:, None]
         return cls(numbers, distinct, len(distinct))
 
     def say(self, order: Order, at: int) -> list[str]:
@@ -172,6 +172,11 @@ def _in(order: Order, axes: Sequence[_Places]) -> Boxes:
     begins, counts = np.stack(dest, axis=1), np.stack(count, axis=1)
     held = (counts > 0).all(axis=1)
     return Boxes(row[held], begins[held], counts[held], begins[held])
+
+
+def _distinct(places: _Int64) -> _Int64:
+    """Sorted, once each; mostly they are."""
+    return places if np.all(places[1:] > places[:-1]) else np.unique(places)
 
 
 def _walked(order: Order, taken: Mapping[str, Taken]) -> tuple[int, ...]:

@@ -77,6 +77,9 @@ def test_refusals_say_what_there_is(take, parts):
 def test_text_is_found_as_text():
     assert coordinate(np.array(["ssp126", "ssp585"])).place("ssp585") == 1
     assert coordinate(np.array([b"a", b"b"])).place("b") == 1
+    assert coordinate(np.array(["ssp126", "ssp585"], np.dtypes.StringDType())).place("ssp585") == 1
+    assert coordinate(np.array(["a", "b", "c"], np.dtypes.StringDType())).between("b", None).tolist() == [1, 2]
+    assert coordinate(np.array(["é".encode()])).place("é") == 0
 
 
 def test_tiles_that_hold_one_element_together_are_refused():
