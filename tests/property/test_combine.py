@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drystone.codecs.chain import Codec, CodecChain
@@ -63,6 +63,7 @@ def whole(scans: dict[int, ScanResult], **options: object):
     return combine(from_scans(scans), (), {g: f"raw:{g}.nc" for g in scans}, CombineOptions(**options))
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 5), min_size=2, max_size=8), st.randoms(), st.integers(1, 4), st.booleans())
 def test_granules_land_by_coordinate_whatever_their_listed_order(counts, rng, chunk, padded):
     """dest is the cumulative sum in coordinate order; the grid's data sizes cover the axis."""

@@ -55,7 +55,8 @@ def select(combined: Combined, choice: Choice, names: Mapping[int, str], storage
     axes = tuple(a for a in combined.axes if a not in gone)
     # a gap of the whole may lie where nothing is taken
     unmarked = {a.path: combined.unmarked[a.path] for a in arrays if a.path in combined.unmarked and Coverage.of(a).has_gaps}
-    rules = {p: r.taken(taken[r.options.name].places) if r.options.name in taken else r for p, r in combined.rules.items()}
+    along = choice.axes
+    rules = {p: r.taken(along[r.options.name].places) if r.options.name in along else r for p, r in combined.rules.items()}
     return replace(
         combined,
         arrays=tuple(arrays),
