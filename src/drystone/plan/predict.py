@@ -225,6 +225,8 @@ def _nearest(known: Sequence[CodecRate], use: CodecUse) -> CodecRate | None:
 def _use(codec: Codec, encoding: bool) -> CodecUse:
     if codec.name == "shuffle":
         return CodecUse("shuffle", 0, codec.int_of("elementsize", 1))
+    if codec.name == "delta":
+        return CodecUse("delta", 0, np.dtype(str(codec.get("dtype"))).itemsize)
     if codec.name == "blosc":
         kind = codec.get("shuffle", 1)
         mode = kind if isinstance(kind, str) else ("noshuffle", "shuffle", "bitshuffle")[int(kind or 0)]

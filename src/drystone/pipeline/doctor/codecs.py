@@ -62,6 +62,12 @@ _DECODERS: tuple[Codec, ...] = (
 )
 
 
+_ORDERS = (
+    *(Codec.of("shuffle", elementsize=n) for n in (2, 4, 8)),
+    *(Codec.of("delta", dtype=f"<i{n}") for n in (2, 4, 8)),
+)
+
+
 def busy_seconds(work: Callable[[], object], cpus: int) -> float:
     """CPU seconds of one call, while as many threads as there are CPUs call it; the best of a few loops."""
 
@@ -114,8 +120,8 @@ def measure_decoding(cpus: int) -> Iterator[CodecRate]:
     lzf = _lzf_encode()
     if lzf is not None:
         yield _compressor(Codec.of("lzf"), lzf, slab, cpus)
-    for codec in (*(Codec.of("shuffle", elementsize=n) for n in (2, 4, 8)), Codec.of("fletcher32"), Codec.of("crc32c")):
-        size = codec.int_of("elementsize", 2)
+    for codec in (*_ORDERS, Codec.of("fletcher32"), Codec.of("crc32c")):
+        size = _itemsize(codec)
         chain, dtype = CodecChain.of("bytes", codec), np.dtype(f"u{size}")
         data = encoder_of(chain, size)(field(40, size, 2 * _DECODED // size))
         run, places = decoder(chain, dtype, (2 * _DECODED // size,)), _places(slab)
@@ -150,6 +156,13 @@ def _roundings(cpus: int) -> Iterator[CodecRate]:
 
         seconds = busy_seconds(fresh, cpus)
         yield CodecRate(round_use(rounding, 4)[0], ((1.0, values.nbytes / seconds),))
+
+
+def _itemsize(codec: Codec) -> int:
+    """Bytes of an element; two where the codec does not care."""
+    if codec.name == "delta":
+        return np.dtype(str(codec.get("dtype"))).itemsize
+    return codec.int_of("elementsize", codec.int_of("typesize", 2))
 
 
 def _places(slab: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
@@ -198,11 +211,12 @@ def measure_encoding(cpus: int, more: Iterable[Codec] = ()) -> Iterator[CodecRat
         Those that a config asks for.
     """
     yield from _roundings(cpus)
-    for codec in dict.fromkeys((*more, *_ENCODERS)):
-        size = codec.int_of("typesize", 2)
+    for codec in dict.fromkeys((*more, *_ORDERS, *_ENCODERS)):
+        size = _itemsize(codec)
         chain, points = CodecChain.of("bytes", codec), []
         encode = encoder_of(chain, size)
-        for noise in _NOISE:
+        # what only puts bytes in another order takes as long for any
+        for noise in (_TYPICAL,) if codec.name in ("shuffle", "delta") else _NOISE:
             raw = field(noise, size, _ENCODED)
             seconds = busy_seconds(partial(encode, raw), cpus)
             points.append((len(encode(raw)) / len(raw), len(raw) / seconds))
