@@ -27,16 +27,14 @@ from drystone.grid.dimension import DimensionGrid, RegularDimension, grouped
 from drystone.model.placement import CombinedArray
 from drystone.plan.layout import TargetLayout
 from drystone.plan.memory import MemoryModel
-from drystone.plan.regions import largest, most, overlaps, stepped
+from drystone.plan.regions import TASK_BYTES, largest, most, overlaps, stepped
 from drystone.plan.shuffle import Shuffle, TwoPasses, two_passes
 from drystone.plan.source_chunks import placed_chunks
 
-__all__ = ["REREAD", "TASK_BYTES", "WAYS", "Candidate", "candidates_of", "stream_axis"]
+__all__ = ["REREAD", "WAYS", "Candidate", "candidates_of", "stream_axis"]
 
 WAYS: Final = ("one pass", "streamed", "two passes")
 
-# raw bytes of a region that is worth a task: below, the cost of a message and a receipt shows; above, a death costs more
-TASK_BYTES = 512_000_000
 # times that a source chunk may be read, on average, before a copy in between costs less: it is written and read, each of
 # which takes about as long as reading and decoding the source
 REREAD = 3.0

@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 from drystone.grid.chunk_grid import ChunkGrid
 from drystone.grid.dimension import DimensionGrid, RectilinearDimension, RegularDimension
 
-__all__ = ["bounds", "common", "largest", "most", "overlaps", "packed", "stepped", "touched"]
+__all__ = ["TASK_BYTES", "bounds", "common", "largest", "most", "overlaps", "packed", "stepped", "touched"]
+
+# raw bytes of a region that is worth a task: below, the cost of a message and a receipt shows; above, a death costs more
+TASK_BYTES = 512_000_000
 
 type Int64 = NDArray[np.int64]
 

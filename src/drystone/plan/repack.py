@@ -28,11 +28,10 @@ from drystone.model.array import ArraySpec
 from drystone.model.chunk_rows import RowBatch, State
 from drystone.model.options import OutputOptions
 from drystone.model.placement import CombinedArray
-from drystone.plan.candidates import TASK_BYTES
 from drystone.plan.chunking import Periods, target_layout
 from drystone.plan.layout import TargetLayout
 from drystone.plan.memory import encoded_bound
-from drystone.plan.regions import most
+from drystone.plan.regions import TASK_BYTES, most
 from drystone.plan.shards import TaskPlan
 from drystone.plan.target_codecs import target_codecs
 

@@ -31,14 +31,13 @@ from drystone.grid.chunk_grid import ChunkGrid
 from drystone.grid.dimension import grouped
 from drystone.plan.layout import TargetLayout
 from drystone.plan.memory import MemoryModel
-from drystone.plan.regions import bounds, common, largest, most, overlaps, packed, stepped, touched
+from drystone.plan.regions import TASK_BYTES, bounds, common, largest, most, overlaps, packed, stepped, touched
 
 __all__ = ["Shuffle", "TwoPasses", "two_passes"]
 
 _FORM = 1  # of shuffle objects: raised when their bytes mean something else
 _BLOCKS = (1 << 20, 1 << 18, 1 << 16)  # raw bytes of a block, the largest that leaves room for the boxes
-_TASK_BYTES = 512_000_000  # boxes grow beyond this only for pieces that are smaller than
-_PIECE_BYTES = 4_000_000
+_PIECE_BYTES = 4_000_000  # boxes grow beyond a task's worth only for pieces that are smaller
 _FACTORS = (2.0, 1.5, 1.25)
 _AT_ONCE = 3  # groups in between: one being written, one read and written, one whose last readers are not done
 
@@ -261,7 +260,7 @@ class _Boxes:
             self._widen(axis, 2.0, None)
         cells = math.prod(sizes)
         few = math.prod(self._shape) < 4 * self._slots * cells
-        if sizes[axis] > before and not few and cells * self._model.itemsize <= _TASK_BYTES and self._fits(None):
+        if sizes[axis] > before and not few and cells * self._model.itemsize <= TASK_BYTES and self._fits(None):
             return True
         sizes[axis] = before
         return False
@@ -314,7 +313,7 @@ class _Boxes:
             return True
         grown = [box for name, box in (("first", self._first), ("second", self._second)) if which in (name, "both")]
         cells = max(math.prod(box) for box in grown)
-        return cells * itemsize <= _TASK_BYTES and math.prod(self._shape) // cells >= self._slots
+        return cells * itemsize <= TASK_BYTES and math.prod(self._shape) // cells >= self._slots
 
     def _blocks(self) -> int:
         """Blocks of an object, at most."""
