@@ -9,12 +9,16 @@ import icechunk
 import netCDF4
 import numpy as np
 import pytest
+import xarray as xr
 import zarr
 
+import drystone
 from drystone.errors import VerifyError
 from drystone.pipeline.api import verify
 from drystone.verify.report import VerifyReport
-from tests.e2e.combining import AT, ICECHUNK, KERCHUNK, STORE, publish, write_config
+from tests.e2e.combining import AT, ICECHUNK, KERCHUNK, STORE, publish, tree_of, write_config
+
+pytestmark = pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated", "ignore::UserWarning:zarr")
 
 SLOTS = {"axis": "slots"}
 
@@ -245,3 +249,83 @@ def test_a_wrong_slot_in_a_repository_is_named(tmp_path: Path) -> None:
     session.commit("a wrong slot")
     with pytest.raises(VerifyError, match=r"/time: 1 of 6 .*first at \(3,\): published 2 .* 2000-01-04T00:00:00, origin and 3"):
         verify(write_config(tmp_path, ICECHUNK, combine), mode="full")
+
+
+def bounded(path: Path, time: float | list[float], bounds: list[object], units: str) -> None:
+    """A time and its bounds, which have no units of their own; a scalar one where it is a number."""
+    with netCDF4.Dataset(path, "w") as f:
+        f.createDimension("x", 3)
+        f.createDimension("nv", 2)
+        dims: tuple[str, ...] = ()
+        if isinstance(time, list):
+            f.createDimension("time", None)
+            dims = ("time",)
+        t = f.createVariable("time", "i4", dims)
+        t.setncatts({"units": units, "bounds": "time_bnds"})
+        f.createVariable("time_bnds", "i4", (*dims, "nv"), fill_value=-1)
+        f.createVariable("v", "f4", (*dims, "x"), fill_value=-9.0)
+        t[...], f["time_bnds"][...], f["v"][...] = time, bounds, 1.0
+
+
+def instants_of(data: xr.Dataset, name: str) -> list[object]:
+    return np.datetime_as_string(data[name].values, unit="h").tolist()
+
+
+@pytest.mark.parametrize("form", [STORE, KERCHUNK])
+def test_bounds_keep_their_times_where_slots_need_finer_units(form: str, tmp_path: Path) -> None:
+    for day in (0, 2):
+        bounded(tmp_path / f"{day}.nc", [day], [[day, day + 1]], "days since 2000-01-01")
+    combine = {"along": {"time": SLOTS | {"step": "12h"}}}
+    publish(tmp_path, form, combine)
+    for found in (tree_of(tmp_path, form).to_dataset(), drystone.open(tmp_path / "*.nc", decode=True, **combine)):
+        assert instants_of(found, "time")[:2] == ["2000-01-01T00", "2000-01-01T12"]
+        bounds = instants_of(found, "time_bnds")
+        assert (bounds[0], bounds[1], bounds[4]) == (
+            ["2000-01-01T00", "2000-01-02T00"],
+            ["NaT", "NaT"],
+            ["2000-01-03T00", "2000-01-04T00"],
+        )
+
+
+@pytest.mark.parametrize("form", [STORE, KERCHUNK])
+def test_bounds_of_a_scalar_time_go_with_it(form: str, tmp_path: Path) -> None:
+    bounded(tmp_path / "0.nc", 0, [0, 1], "days since 2000-01-01")
+    bounded(tmp_path / "1.nc", 6, [0, 12], "hours since 2000-01-02")
+    bounded(tmp_path / "2.nc", 0, [0, 1], "days since 2000-01-03")
+    publish(tmp_path, form, {"along": "time"})
+    for found in (tree_of(tmp_path, form).to_dataset(), drystone.open(tmp_path / "*.nc", decode=True, along="time")):
+        assert instants_of(found, "time") == ["2000-01-01T00", "2000-01-02T06", "2000-01-03T00"]
+        assert instants_of(found, "time_bnds") == [
+            ["2000-01-01T00", "2000-01-02T00"],
+            ["2000-01-02T00", "2000-01-02T12"],
+            ["2000-01-03T00", "2000-01-04T00"],
+        ]
+
+
+@pytest.mark.parametrize("days", [[1, 2, 3], [1, 3]])
+def test_slots_of_names_have_the_names_times_with_and_without_gaps(days: list[int], tmp_path: Path) -> None:
+    for day in days:
+        granule(tmp_path / f"v_200001{day:02}.nc", [day - 0.5], "days since 2000-01-01", "f8")
+    along = {"time": SLOTS | {"step": "1D", "position": "name", "pattern": "v_%Y%m%d.nc"}}
+    found = drystone.open(tmp_path / "*.nc", along=along)["time"]
+    assert found.values.tolist() == [0, 1, 2]
+    publish(tmp_path, STORE, {"along": along})
+    assert not reports(tmp_path, STORE, {"along": along}).made
+
+
+def test_names_with_colons(tmp_path: Path) -> None:
+    for hour in (6, 0):
+        granule(tmp_path / f"v_2000-01-01T{hour:02}:00:00.nc", value=hour)
+    along = {"time": {"position": "name", "pattern": "v_%Y-%m-%dT%H:%M:%S.nc"}}
+    assert drystone.open(tmp_path / "*.nc", along=along)["v"].values[:, 0].tolist() == [0, 6]
+    publish(tmp_path, STORE, {"along": along})
+    assert reports(tmp_path, STORE, {"along": along}).ok
+
+
+def test_months_of_equal_length(tmp_path: Path) -> None:
+    granule(tmp_path / "a.nc", [0], "months since 2000-01-01", calendar="360_day")
+    granule(tmp_path / "b.nc", [1], "months since 2000-02-01", calendar="360_day")
+    combine = {"along": {"time": SLOTS | {"step": "1M"}}}
+    publish(tmp_path, STORE, combine)
+    assert published(tmp_path, "/time")[:].tolist() == [0, 1, 2]
+    assert reports(tmp_path, STORE, combine).ok

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from drystone.codecs.chain import Codec, CodecChain
 from drystone.errors import CombineError
 from drystone.grid.chunk_grid import ChunkGrid
+from drystone.model.attributes import Attributes
 from drystone.model.made import AxisRule
 from drystone.model.options import CombineOptions
 from drystone.model.placement import CombinedArray, Equal, Placements
@@ -20,6 +21,7 @@ from drystone.plan.members import ArrayMembers
 from drystone.plan.order import Axis, Order
 from drystone.plan.placing import Placed, lifted, place
 from drystone.plan.same import stand_ins
+from drystone.plan.time_plan import same_clock
 from drystone.plan.wanted import LINKS, named_by, nearest
 
 __all__ = ["Joined", "Joiner", "made_array"]
@@ -134,6 +136,8 @@ class Joiner:
         parent = self._parent(path, order)
         joined = frozenset(placed.members.variants[0].dims[d] for d in placed.joined)
         one = reconcile(placed.members, joined, self.names, self.options.differences, parent)
+        if parent is not None:
+            one = self._told_apart(one, parent, joined, order)
         placed = replace(
             placed,
             members=replace(placed.members, variants=one.variants, variant=one.variant),
@@ -224,7 +228,7 @@ class Joiner:
         """The axes that granules' arrays lack and this one gets: none for what stands for all."""
         spec = members.spec(0)
         new = tuple(a for a in order.axes if a.new and a.name not in spec.dims)
-        own = tuple(a for a in new if a.path == members.path)
+        own = tuple(a for a in new if members.path in (a.path, self._bounds(a.path)))
         if own or not new:
             return own
         if spec.dims == (spec.name,):
@@ -233,6 +237,13 @@ class Joiner:
         if self._describes(members) and (kept_equal or int(members.coordinate.min()) < 0):
             return ()
         return new
+
+    def _bounds(self, path: str) -> str | None:
+        """The path of a coordinate's bounds."""
+        mine = self.members.get(path)
+        names = set() if mine is None else named_by(mine.variants[0], LINKS)
+        found = (nearest(n, mine.variants[0].group, self.members) for n in sorted(names) if mine is not None)
+        return next((m.path for m in found if m is not None), None)
 
     def _describes(self, members: ArrayMembers) -> bool:
         """Whether an array only describes others: a scalar, bounds, a grid mapping, an auxiliary coordinate."""
@@ -249,8 +260,21 @@ class Joiner:
             names = next((n for n in said if n), set())
             if members.name in names and nearest(members.name, other.variants[0].group, self.members) is members:
                 present = self._present(other.path, order)
-                return None if present is None else place(present, order, self.names).members
+                if present is None:
+                    return None
+                return place(lifted(present, self._new_axes(present, order))[0], order, self.names).members
         return None
+
+    def _told_apart(self, one: Reconciled, parent: ArrayMembers, joined: frozenset[str], order: Order) -> Reconciled:
+        """Bounds count as granules' coordinates do: they say so themselves where the order's coordinate has other units."""
+        axis = next((a for k, a in enumerate(order.axes) if a.path == parent.path and _is_made(order, k, self.members)), None)
+        if axis is None or "units" in one.attributes:
+            return one
+        theirs = reconcile(parent, joined, self.names, self.options.differences).attributes
+        if same_clock(theirs, axis.attributes):
+            return one
+        own = Attributes(tuple((k, v) for k in ("units", "calendar") if (v := theirs.get(k)) is not None))
+        return replace(one, attributes=Attributes((*one.attributes.items_, *own.items_)))
 
     def _array(self, path: str, placed: Placed, one: Reconciled, new_axes: tuple[int, ...]) -> CombinedArray:
         dims = placed.members.variants[0].dims
@@ -311,6 +335,8 @@ def _is_made(order: Order, k: int, members: Mapping[str, ArrayMembers]) -> bool:
     axis = order.axes[k]
     if axis.values is None:
         return False
+    if axis.rule is not None and axis.rule.origin is not None and axis.rule.source != axis.path:
+        return True  # slots have what places granules, whether or not there are gaps today
     if axis.path not in members or len(order.axes) > 1:
         return True
     held = np.zeros(axis.extent + 1, np.int64)

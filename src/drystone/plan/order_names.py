@@ -53,7 +53,8 @@ def granule_keys(axis: AxisOptions, granules: Granules, attributes: Mapping[int,
             raise ConfigError(
                 f"{axis.name}: position: name needs a pattern, such as oisst.%Y%m%d.nc or run_(\\d+)", kind="axis-pattern"
             )
-        bases = [granules.name(i).rsplit("/", 1)[-1].rsplit(":", 1)[-1] for i in range(n)]
+        # the place ends at the first colon; file names may have some of their own
+        bases = [(granules.name(i).partition(":")[2] or granules.name(i)).rsplit("/", 1)[-1] for i in range(n)]
         found = [_read(axis.pattern, text, granules.name(i), "its name") for i, text in enumerate(bases)]
         return _of(axis, "file names", found, granules, new)
     return _of(

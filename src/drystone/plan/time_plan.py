@@ -20,7 +20,7 @@ from drystone.plan.packing import packing_of, read_as
 from drystone.plan.sentinels import drop_missing, missing_of
 from drystone.plan.times import TimeEncoding, TimeTarget, calendar_of, choose, is_time, parse, same_calendar
 
-__all__ = ["is_time_array", "time_plan"]
+__all__ = ["is_time_array", "same_clock", "time_plan"]
 
 # no bounds reach further from their coordinate than this
 _CENTURY = 36_525 * 86_400 * 10**9
@@ -37,6 +37,14 @@ def is_time_array(variants: Variants) -> bool:
     return all(
         variants.specs[v].dtype.kind in "iuf" and is_time(text_of(variants.attributes[v], "units")) for v in variants.used
     )
+
+
+def same_clock(one: Attributes, two: Attributes) -> bool:
+    """Whether units and calendar of two arrays give equal numbers one meaning."""
+    clocks = [parse(text_of(a, "units") or "", text_of(a, "calendar")) for a in (one, two)]
+    if None in clocks:
+        return all(text_of(one, k) == text_of(two, k) for k in ("units", "calendar"))
+    return clocks[0] == clocks[1]
 
 
 def _encodings(variants: Variants) -> dict[int, TimeEncoding | None]:

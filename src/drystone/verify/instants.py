@@ -35,6 +35,7 @@ _UNITS = {
     ("week", "weeks"): 7 * _DAY,
 }
 _NANOSECONDS = {name: n for names, n in _UNITS.items() for name in names}
+_OF_EQUAL_MONTHS = {"month": 30 * _DAY, "months": 30 * _DAY, "year": 360 * _DAY, "years": 360 * _DAY}
 _CALENDARS = {
     "gregorian": "standard",
     "365_day": "noleap",
@@ -86,7 +87,8 @@ class Clock:
         if len(words) < 2:
             return None
         calendar = calendar_of(attributes)
-        tick = _NANOSECONDS.get(words[0].lower())
+        lengths = _NANOSECONDS | _OF_EQUAL_MONTHS if calendar == "360_day" else _NANOSECONDS
+        tick = lengths.get(words[0].lower())
         found = _WHEN.fullmatch(words[1])
         if tick is None or found is None:
             return None
@@ -211,8 +213,8 @@ def differs(a: Array, one: Clock, b: Array, two: Clock, packed: tuple[Packing | 
     """
     day_a, within_a, rest_a, odd_a = _instant(a, one, packed[0])
     day_b, within_b, rest_b, odd_b = _instant(b, two, packed[1])
-    # a fraction of a week is up to seven days, so what is ten days apart cannot meet
-    apart = np.clip(day_a - day_b, -10, 10) * _DAY + (within_a - within_b)
+    # a fraction of a year is up to 360 days, so what is 400 days apart cannot meet
+    apart = np.clip(day_a - day_b, -400, 400) * _DAY + (within_a - within_b)
     fine = all(c.calendar in ("standard", "proleptic_gregorian") and abs(c.day) < _FAR for c in (one, two))
     wrong = np.abs(apart + (rest_a - rest_b)) >= 1 + _blur(a, one, packed[0], fine) + _blur(b, two, packed[1], fine)
     if one.calendar != two.calendar:

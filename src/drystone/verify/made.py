@@ -274,7 +274,10 @@ def _starts(made: _Made, origin: instants.Clock, more: int) -> Array:
 def _numbers(made: _Made) -> Array:
     """The number of each place: whole where all are, else the nearest double of the exact one."""
     assert made.step is not None
-    origin, step = Fraction(str(made.rule["origin"])), made.step[0]
+    try:
+        origin, step = Fraction(str(made.rule["origin"])), made.step[0]
+    except ValueError as error:
+        raise labels.Unclear(f"the origin {made.rule['origin']} is a time, and what granules say are numbers") from error
     bottom = math.lcm(origin.denominator, step.denominator)
     a, b = int(origin * bottom), int(step * bottom)
     exact = [a + b * int(p) for p in made.places.tolist()]
