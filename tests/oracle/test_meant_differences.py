@@ -259,3 +259,21 @@ def test_longitudes_from_two_meridians_are_told(tmp_path: Path) -> None:
     nan = np.nan
     want = [[-180, -90, 0, 90, nan, nan], [nan, nan, nan, nan, 180, 270]]
     np.testing.assert_array_equal(drystone.open(config)["v"].values, want)
+
+
+def test_a_new_axis_by_a_packed_scalar_holds_the_numbers_unpacked_once(tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    for name, number, scale in (("a", 1, 0.5), ("b", 4, 0.25)):
+
+        def add(f: netCDF4.Dataset, number: int = number, scale: float = scale) -> None:
+            v = f.createVariable("level", "i2", ())
+            v.set_auto_maskandscale(False)
+            v[...] = number
+            v.scale_factor = scale
+
+        write(tmp_path / "raw" / f"{name}.nc", 0, more=add)
+    config = tmp_path / "zarr.yaml"
+    config.write_text(CONFIG.format(form="zarr", kind="store", combine="{along: [level]}"))
+    drystone.run(config)
+    for found in (drystone.open(config, decode=True)["level"].values, read(published("zarr", tmp_path), "level")):
+        assert found.tolist() == [0.5, 1.0]

@@ -19,6 +19,7 @@ from drystone.plan.differences import Reconciled, reconcile
 from drystone.plan.joined import joined_grid
 from drystone.plan.members import ArrayMembers
 from drystone.plan.order import Axis, Order
+from drystone.plan.order_made import unpacked
 from drystone.plan.placing import Placed, lifted, place
 from drystone.plan.same import stand_ins
 from drystone.plan.time_plan import same_clock
@@ -350,7 +351,7 @@ def made_array(axis: Axis, members: ArrayMembers | None) -> CombinedArray:
     values = np.asarray(axis.values)
     attributes = axis.attributes
     if members is not None and not len(attributes):
-        attributes = members.spec(0).attributes
+        attributes = unpacked(members.spec(0).attributes)
     text = values.dtype.kind == "T"
     codecs = CodecChain.of("vlen-utf8") if text else CodecChain.of(Codec.of("bytes", endian="little"))
     nothing = np.zeros(0, np.int64)

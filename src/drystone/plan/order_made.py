@@ -16,7 +16,7 @@ from drystone.plan.order_rows import Boxes
 from drystone.plan.order_slots import Grid
 from drystone.plan.order_times import Clock, encode, iso, parse_clock
 
-__all__ = ["joined_values", "new_values", "slot_values"]
+__all__ = ["joined_values", "new_values", "slot_values", "unpacked"]
 
 _FINER = ("days", "hours", "minutes", "seconds", "milliseconds", "microseconds", "nanoseconds")
 
@@ -101,11 +101,22 @@ def _encoded(flat: NDArray[np.generic], base: _Base) -> tuple[NDArray[np.generic
     return values, _attributes(base.spec)
 
 
+def unpacked(attributes: Attributes) -> Attributes:
+    """Without what says how numbers are stored: values of an axis that is made are the numbers themselves.
+
+    Examples
+    --------
+    >>> list(unpacked(Attributes.of({"scale_factor": 0.5, "units": "m"})))
+    ['units']
+    """
+    return attributes.without("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned")
+
+
 def _attributes(spec: ArraySpec | None) -> Attributes:
     """The base's attributes, but for what says how its own numbers are stored."""
     if spec is None:
         return Attributes()
-    return spec.attributes.without("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned")
+    return unpacked(spec.attributes)
 
 
 def _times(flat: NDArray[np.generic], base: _Base) -> tuple[NDArray[np.generic], Attributes]:
