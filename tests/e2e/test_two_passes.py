@@ -301,6 +301,11 @@ def test_a_run_that_was_given_up_leaves_nothing(
     drystone.run(path)
     assert objects(tmp_path) == once
     assert between(tmp_path) == []
+    # what a worker wrote that was thought dead
+    stray.parent.mkdir(parents=True)
+    stray.write_bytes(b"late")
+    assert not drystone.run(path).outputs[0].fresh
+    assert between(tmp_path) == []
     # an output that the config no longer has
     stray.parent.mkdir(parents=True)
     stray.write_bytes(b"left")

@@ -159,6 +159,7 @@ def run_store(archive: Archive, whole: Whole, work: StoreWork, check: Callable[[
     run = archive.run_key(plan.output)
     stands = target.stands(work.identity)
     if before is not None and before.identity == stands and state.n_done == rechunk.n_tasks:
+        sweep_between(*archive.places.resolve(archive.scratch_of(plan.output)))  # what a worker wrote that was thought dead
         return StoreOutcome(before.identity, False, rechunk.n_tasks, 0, 0, before.verified)
     check()
     write_plan(archive.store, run, rechunk)
