@@ -10,7 +10,9 @@ import pytest
 
 import drystone
 from drystone.errors import DecodeError, DrystoneError
-from tests.e2e.combining import STORE, publish, tree_of
+from tests.e2e.combining import ICECHUNK, KERCHUNK, STORE, publish, tree_of
+
+pytestmark = pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated")
 
 NAN = float("nan")
 ROWS = 600  # more than scans keep values of
@@ -106,3 +108,14 @@ def test_values_that_scans_keep_are_refused_with_the_granule(tmp_path: Path) -> 
     with pytest.raises(DrystoneError, match=r"b\.nc: .*/v"):
         opened(tmp_path)
     np.testing.assert_array_equal(opened(tmp_path, differences={"fill": "widen"}), [[NAN, 1, 2], [NAN, -9, 2]])
+
+
+def test_unsigned_numbers_that_are_read_as_signed_open_in_every_form(tmp_path: Path) -> None:
+    """xarray fails on a ``_FillValue`` of Python's 255 where numbers are to be read as signed bytes."""
+    for day, name in enumerate("ab"):
+        granule(tmp_path / f"{name}.nc", day, "u1", [255, 254], 255, _Unsigned="false")
+    for form in (STORE, ICECHUNK, KERCHUNK):
+        publish(tmp_path, form)
+        found = tree_of(tmp_path, form)["v"].values
+        assert np.isnan(found[:, 0]).all(), form
+        assert found[:, 1].tolist() == [-2, -2], form

@@ -64,6 +64,14 @@ def _fill_attribute_v3(value: Any, dtype: np.dtype) -> Json:  # noqa: ANN401 - a
     return None
 
 
+def _as_read(fill: Json, attributes: Mapping[str, AttributeLike], dtype: np.dtype) -> Json:
+    """A number that says missing, signed where readers take unsigned ones as signed: xarray fails on one beyond these."""
+    word = attributes.get("_Unsigned")
+    if dtype.kind != "u" or not isinstance(fill, int) or word is None or str(word.to_plain()).lower() != "false":
+        return fill
+    return fill - (1 << 8 * dtype.itemsize) if fill >> (8 * dtype.itemsize - 1) else fill
+
+
 def attributes_v3(attributes: Mapping[str, AttributeLike], dtype: np.dtype) -> dict[str, Json]:
     """The ``attributes`` of a version 3 array.
 
@@ -85,7 +93,7 @@ def attributes_v3(attributes: Mapping[str, AttributeLike], dtype: np.dtype) -> d
         if name == _FILL:
             fill = _fill_attribute_v3(single(attribute.value), dtype)
             if fill is not None:
-                out[name] = fill
+                out[name] = _as_read(fill, attributes, dtype)
         else:
             out[name] = attribute.to_plain()
     return out
