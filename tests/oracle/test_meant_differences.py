@@ -277,3 +277,19 @@ def test_a_new_axis_by_a_packed_scalar_holds_the_numbers_unpacked_once(tmp_path:
     drystone.run(config)
     for found in (drystone.open(config, decode=True)["level"].values, read(published("zarr", tmp_path), "level")):
         assert found.tolist() == [0.5, 1.0]
+
+
+def test_a_new_axis_by_name_has_the_names_values_and_not_those_of_a_scalar_of_its_name(tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    for day in (1, 4):
+        with netCDF4.Dataset(tmp_path / "raw" / f"f2000010{day}.nc", "w") as f:
+            f.createDimension("x", 2)
+            f.createVariable("time", "f8", ())[...] = 10 * day
+            f["time"].units = "hours since 1999-01-01"
+            f.createVariable("v", "f4", ("x",))[:] = day
+    config = tmp_path / "zarr.yaml"
+    combine = "{along: {time: {position: name, pattern: 'f%Y%m%d.nc'}}}"
+    config.write_text(CONFIG.format(form="zarr", kind="store", combine=combine))
+    drystone.run(config)
+    for found in (drystone.open(config, decode=True)["time"].values, read(published("zarr", tmp_path), "time")):
+        assert_same(found, days(0, 3))

@@ -336,8 +336,8 @@ def _is_made(order: Order, k: int, members: Mapping[str, ArrayMembers]) -> bool:
     axis = order.axes[k]
     if axis.values is None:
         return False
-    if axis.rule is not None and axis.rule.origin is not None and axis.rule.source != axis.path:
-        return True  # slots have what places granules, whether or not there are gaps today
+    if axis.rule is not None and (axis.new or axis.rule.origin is not None) and axis.rule.source != axis.path:
+        return True  # new axes and slots have what places granules, whether or not there are gaps today
     if axis.path not in members or len(order.axes) > 1:
         return True
     held = np.zeros(axis.extent + 1, np.int64)
