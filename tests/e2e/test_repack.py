@@ -288,3 +288,20 @@ def test_killed_while_copying_and_run_again(tmp_path: Path) -> None:
         publish(tmp_path, STORE, **said)
         assert {p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()} == undisturbed
         np.testing.assert_array_equal(read(tmp_path), values)
+
+
+@pytest.mark.parametrize("ranks", [(3, 2), (2, 3)])
+def test_an_array_of_another_rank_takes_the_place_of_the_first(tmp_path: Path, ranks: tuple[int, int]) -> None:
+    """Folders of the one lie where objects of the other are to be."""
+    for rank in ranks:
+        shape = (3, 300, 200)[:rank] if rank == 3 else (3, 60_000)
+        values = np.random.default_rng(rank).normal(size=(6, *shape[1:])).astype("f4")
+        for i in range(2):
+            with h5py.File(tmp_path / f"{i}.nc", "w") as file:
+                file["time"] = np.arange(3.0) + 3 * i
+                file["time"].make_scale("time")
+                file["time"].attrs["units"] = "days since 2001-01-01"
+                v = file.create_dataset("v", data=values[3 * i : 3 * i + 3], chunks=(1, *shape[1:]))
+                v.dims[0].attach_scale(file["time"])
+        publish(tmp_path, STORE, chunks={"time": 3}, mode="rechunk")
+        assert (zarr.open_group(str(tmp_path / "out" / "out.zarr"), mode="r")["v"][:] == values).all()

@@ -27,7 +27,7 @@ from drystone.model.array import GroupSpec
 from drystone.plan.layout import TargetLayout
 from drystone.rechunk.kernel import TaskDone
 from drystone.rechunk.receipts import Held, ObjectsHeld, RunState, remove_objects, sweep_temporary, target_sizes
-from drystone.rechunk.target import is_published, prepare, publish, stray_objects, withdraw
+from drystone.rechunk.target import array_of, is_published, prepare, publish, stray_objects, withdraw
 from drystone.rechunk.writer import ObjectTarget, TargetOpener
 from drystone.storage.store import Store
 
@@ -142,9 +142,10 @@ class ObjectStoreTarget:
         fence()
         if self._recorded != stock.identity and is_published(self._store, self._key):
             withdraw(self._store, self._key)
-        sweep_temporary(self._store, self._key)
-        prepare(self._store, self._key, stock.layouts, stock.groups, stock.values)
+        # before anything is written: an array of another rank left folders where objects are to lie, or the other way round
         self._stock = stock
+        self._remove_strays(stock)
+        prepare(self._store, self._key, stock.layouts, stock.groups, stock.values)
 
     def take(self, number: int, done: TaskDone) -> Sequence[int]:
         """Objects count as they are."""
@@ -157,9 +158,12 @@ class ObjectStoreTarget:
     def finish(self, state: RunState) -> None:
         """Remove what killed workers and earlier plans left; no writer is left."""
         assert self._stock is not None
+        self._remove_strays(self._stock)
+
+    def _remove_strays(self, stock: Stock) -> None:
         sweep_temporary(self._store, self._key)
-        strays = stray_objects(self._stock.layouts, self._sizes, self._stock.leftover)
-        remove_objects(self._store, self._key, strays, self._stock.leftover)
+        strays = stray_objects(stock.layouts, self._sizes, stock.leftover)
+        remove_objects(self._store, self._key, strays, {*stock.leftover, *map(array_of, strays)})
 
     def publish(self) -> str:
         """Write the root."""
