@@ -156,6 +156,31 @@ def test_what_cannot_be_is_refused(
     assert not (tmp_path / "out.zarr").exists()
 
 
+def test_a_chunk_along_no_dimension_is_named(
+    granules: tuple[Path, dict[str, np.ndarray]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(config(tmp_path, granules[0], ""))
+    path.write_text(path.read_text().replace("y: 5", "yy: 5"))
+    assert main(["scan", str(path)]) == main(["plan", str(path)]) == 0
+    assert "note: here:out.zarr: chunks: yy: no array has that dimension (there are: time, x, y)" in capsys.readouterr().out
+
+
+def test_a_plan_counts_the_bytes_of_what_is_selected(
+    granules: tuple[Path, dict[str, np.ndarray]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = []
+    for combine in ("", "combine: {select: {time: {index: {stop: 1}}}}\n"):
+        path = config(tmp_path, granules[0], "", combine)
+        assert main(["scan", path]) == 0
+        capsys.readouterr()
+        assert main(["plan", path, "--json"]) == 0
+        arrays = json.loads(capsys.readouterr().out)["outputs"][0]["arrays"]
+        sizes.append(next((a["encoded_bytes"], a["source_chunks"]) for a in arrays if a["path"] == "/sst"))
+    (whole, chunks), (part, fewer) = sizes
+    assert fewer < chunks
+    assert part == whole * fewer // chunks
+
+
 def test_chunks_of_rounded_values_are_not_copied(
     granules: tuple[Path, dict[str, np.ndarray]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -222,6 +222,8 @@ def _nothing(store: Store, place: str, glob: str, prefix: str) -> ConfigError:
         if keys or not folder:
             break
         folder = folder.rpartition("/")[0]
+    asked = prefix.rpartition("/")[0]
+    lost = f"{store.url}/{asked} holds nothing, or is not there; " if keys and asked != folder else ""
     where = f"{store.url}/{folder}" if folder else store.url
     if not keys:
         there = f"{where} holds nothing, or is not there"
@@ -230,7 +232,10 @@ def _nothing(store: Store, place: str, glob: str, prefix: str) -> ConfigError:
         shown = ", ".join(keys[:3]) + (", …" if len(keys) > 3 else "")
         there = f"{where} holds {count}: {shown}"
     return ConfigError(
-        f"no granule matches {place}:{glob}; {there}", kind="no-granules", pattern=f"{place}:{glob}", files_there=len(keys)
+        f"no granule matches {place}:{glob}; {lost}{there}",
+        kind="no-granules",
+        pattern=f"{place}:{glob}",
+        files_there=len(keys),
     )
 
 

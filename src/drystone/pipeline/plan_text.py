@@ -120,7 +120,7 @@ def _array_lines(a: PlannedArray, array: CombinedArray) -> list[str]:
     dims = " × ".join(f"{d} {n}" for d, n in zip(array.dims, a.shape, strict=True)) or "scalar"
     head = f"  {a.path}  ({dims}) {a.dtype}"
     if a.mode == "refused":
-        return [head, f"    refused: {a.reason}"]
+        return [head, f"    refused: {a.reason.removeprefix(f'{a.path}: ')}"]
     if a.mode == "virtual":
         virtual = f"    virtual: {a.source_chunks:,} references to {size_text(a.encoded_bytes)}, no bytes move"
         return [head, virtual, *(f"    {line}" for line in reads_lines(a.reads))]

@@ -28,7 +28,7 @@ from drystone.pipeline.verifying import arrays_of, names_of
 from drystone.plan.advice import Ways, ways_of
 from drystone.plan.calendar import calendar_periods
 from drystone.plan.candidates import Candidate
-from drystone.plan.chunking import target_layout, whole_layout
+from drystone.plan.chunking import stray_sizes, target_layout, whole_layout
 from drystone.plan.costs import ReadCost
 from drystone.plan.forms import form_of, has_data, refuse_asked
 from drystone.plan.layout import TargetLayout
@@ -109,7 +109,8 @@ class OutputPlan:
     def notes(self) -> tuple[str, ...]:
         """Arrays, groups and attributes that it cannot hold, and arrays that few readers can open, one line each."""
         combined = self.combined
-        lost = [f"{self.output.at}: {why}; it is left out" for why in combined.left_out]
+        lost = stray_sizes(combined, self.output)
+        lost += [f"{self.output.at}: {why}; it is left out" for why in combined.left_out]
         groups = [(g.path, name_problem(g.path)) for g in combined.groups]
         lost += [f"{self.output.at}: the group {path} is left out: {why}" for path, why in groups if why is not None]
         if self.output.form in ZARR_V3_FORMS:
@@ -257,12 +258,17 @@ def _array_plan(table: ReferenceTable, array: CombinedArray, mode: str, reason: 
 
 
 def _encoded_bytes(table: ReferenceTable, array: CombinedArray) -> int:
-    """Encoded size of the whole, from the first rows of the table (exact where they are all)."""
+    """Encoded size of what is taken, from the first rows of the table (exact where they are all and none is left out)."""
+    if array.made:
+        return 0
     total = rows = 0
-    for batch in islice(table.rows(array.inner), 4) if not array.made else ():
+    batches = iter(table.rows(array.inner))
+    for batch in islice(batches, 4):
         total += int(batch.length.sum())
         rows += len(batch)
-    return total if rows >= array.grid.n_chunks or not rows else total * array.grid.n_chunks // rows
+    if rows <= array.grid.n_chunks and next(batches, None) is None:
+        return total  # places in no granule have no rows and no bytes
+    return total * array.grid.n_chunks // rows if rows else 0
 
 
 @dataclass(frozen=True, slots=True)

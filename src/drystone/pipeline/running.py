@@ -74,7 +74,7 @@ class OutputReport:
             return [f"{self.at} ({self.form}): up to date, {len(self.arrays)} arrays"]
         did = f", {self.tasks_done} of {self.tasks} tasks in this run" if self.tasks else ""
         out = [f"{self.at} ({self.form}): published, {len(self.arrays)} arrays{did}, verified: {self.verified}"]
-        return out + [f"  not in it: {path}: {reason}" for path, reason in self.refused]
+        return out + [f"  not in it: {path}: {reason.removeprefix(f'{path}: ')}" for path, reason in self.refused]
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ class ScanReport:
             out = [f"{self.listed} granules listed, {self.unchanged} unchanged, {len(self.to_scan)} would be scanned"]
             return out + [f"  {a}" for a in self.to_scan[:20]] + self._gone_lines()
         out = [f"{self.listed} granules listed, {self.unchanged} unchanged, {self.scanned} scanned ({self.rows:,} chunk rows)"]
-        out += [f"  not scanned: {f.address}: {f.reason}" for f in self.failed]
+        out += [f"  not scanned: {f.address}: {f.reason.removeprefix(f'{f.address}: ')}" for f in self.failed]
         out += [f"  not referenced: {p} (in {g} and maybe others): {r}" for p, _, r, g in self.refused]
         return out + self._gone_lines()
 
@@ -328,7 +328,7 @@ def _enforce(archive: Archive, report: ScanReport) -> None:
     limit = int(allowed * report.listed) if isinstance(allowed, float) else allowed
     if len(report.failed) <= limit:
         return
-    shown = "; ".join(f"{f.address}: {f.reason}" for f in report.failed[:10])
+    shown = "; ".join(f"{f.address}: {f.reason.removeprefix(f'{f.address}: ')}" for f in report.failed[:10])
     more = f"; and {len(report.failed) - 10} more" if len(report.failed) > 10 else ""
     raise ScanError(
         f"{len(report.failed)} of {report.listed} granules cannot be scanned and failures: {{granules: {allowed}}} allows "

@@ -24,12 +24,12 @@ from dataclasses import dataclass
 from drystone.codecs.zarr_forms import fill_survives, packed_dtype
 from drystone.errors import ConfigError, PlanError
 from drystone.model.options import OutputOptions
-from drystone.model.placement import CombinedArray
+from drystone.model.placement import Combined, CombinedArray
 from drystone.model.sizes import parse_size
 from drystone.plan.layout import TargetLayout
 from drystone.plan.target_codecs import target_codecs
 
-__all__ = ["Periods", "target_layout", "whole_layout"]
+__all__ = ["Periods", "stray_sizes", "target_layout", "whole_layout"]
 
 CHUNK_BYTES = 1_000_000
 SHARD_BYTES = 192_000_000
@@ -124,6 +124,37 @@ def target_layout(
         tuple(spans.get(d) for d in range(len(chunk))) if spans else (),
         array.rounding,
     )
+
+
+def stray_sizes(combined: Combined, output: OutputOptions) -> list[str]:
+    """Sizes for dimensions that no array has: one output's words may serve several archives, but a typo wants to be seen.
+
+    Parameters
+    ----------
+    combined
+        The arrays.
+    output
+        Its ``chunks`` and ``shards`` are looked at.
+
+    Returns
+    -------
+    list[str]
+        One line for each.
+
+    Examples
+    --------
+    >>> from drystone.model.options import OutputOptions
+    >>> from drystone.model.placement import Combined
+    >>> stray_sizes(Combined((), (), None), OutputOptions(kind="store", form="zarr", at="here:o", chunks={"tiem": 4}))
+    ['here:o: chunks: tiem: no array has that dimension (there are: ), so it counts for nothing']
+    """
+    dims = sorted({d for a in combined.arrays for d in a.dims})
+    return [
+        f"{output.at}: {key}: {name}: no array has that dimension (there are: {', '.join(dims)}), so it counts for nothing"
+        for key, sizes in (("chunks", output.chunks), ("shards", output.shards))
+        for name in sizes
+        if name != "*" and name not in dims
+    ]
 
 
 @dataclass(frozen=True, slots=True)

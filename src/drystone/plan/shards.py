@@ -16,9 +16,10 @@ from drystone.errors import PlanError
 from drystone.grid.alignment import prove_aligned
 from drystone.grid.chunk_grid import ChunkGrid
 from drystone.model.placement import CombinedArray
+from drystone.model.sizes import size_text
 from drystone.plan.candidates import REREAD, Candidate, Timer, candidates_of
 from drystone.plan.layout import TargetLayout
-from drystone.plan.memory import MemoryModel, worker_memory
+from drystone.plan.memory import BASELINE, MemoryModel, worker_memory
 from drystone.plan.regions import bounds, largest, touched
 from drystone.plan.shuffle import Shuffle
 
@@ -251,18 +252,17 @@ def _too_small(layout: TargetLayout, model: MemoryModel, memory: int, least: Can
     smallest = math.prod(min(c, max(n, 1)) for c, n in zip(layout.cell, layout.shape, strict=True))
     raw = smallest * model.itemsize
     worker = worker_memory(least.memory)
-    advice = f"give a task {least.memory} bytes (memory_per_worker: {worker} B)"
+    advice = f"write memory_per_worker: {worker} B ({size_text(worker)}; the process itself takes {size_text(BASELINE)})"
     if layout.shard is not None and raw > layout.chunk_bytes:
-        advice += (
-            f", or shards of fewer than the {math.prod(layout.inner_grid)} inner chunks (of {layout.chunk_bytes} bytes each)"
-        )
+        inner = math.prod(layout.inner_grid)
+        advice += f", or shards of fewer than the {inner:,} inner chunks (of {size_text(layout.chunk_bytes)} each)"
     parts = "" if least.stream is None else f", {least.stream[1]} elements along {layout.dims[least.stream[0]]!r} at a time"
     if least.shuffle is not None:
         parts += ", even in two passes"
     return PlanError(
-        f"{layout.path}: a task may take {memory} bytes (max_mem), but one {what} of {layout.cell} elements is {raw} bytes raw "
-        f"and takes {least.memory} to read, assemble and encode{parts} (source chunks of {model.source_chunk} bytes, "
-        f"{model.threads} threads); {advice}",
+        f"{layout.path}: a task may take {size_text(memory)}, but one {what} of {layout.cell} elements is {size_text(raw)} raw "
+        f"and takes {size_text(least.memory)} to read, assemble and encode{parts} (source chunks of "
+        f"{size_text(model.source_chunk)}, {model.threads} threads); {advice}",
         kind="memory",
         array=layout.path,
         memory=memory,

@@ -74,7 +74,15 @@ class RemoteStore:
     def __init__(self, url: str, options: Mapping[str, str | bool] | None = None) -> None:
         self._url = url.rstrip("/")
         self._options = dict(options or {})
-        self._store = _build(url, self._options)
+        try:
+            self._store = _build(url, self._options)
+        except _errors() as error:
+            first = str(error).splitlines()[0]
+            raise StorageError(
+                f"cannot open {self._url}: {first}; credentials and the account come from the environment",
+                kind="io",
+                path=self._url,
+            ) from error
 
     @property
     def url(self) -> str:

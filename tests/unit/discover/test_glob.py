@@ -71,7 +71,7 @@ def test_stamps_are_the_files(places: Places, tmp_path: Path) -> None:
     ("pattern", "said"),
     [
         ("1981/*.grib", ["raw:1981/*.grib", "/raw/1981 holds 3 files: 1981/a.nc"]),
-        ("1999/*.nc", ["raw:1999/*.nc", f"/raw holds {len(TREE)} files"]),
+        ("1999/*.nc", ["raw:1999/*.nc", "/raw/1999 holds nothing, or is not there; ", f"/raw holds {len(TREE)} files"]),
         ("1999/a.nc", ["raw:1999/a.nc", f"/raw holds {len(TREE)} files"]),
     ],
 )
