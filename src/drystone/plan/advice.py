@@ -139,7 +139,7 @@ def _advice(candidates: Sequence[Candidate], layout: TargetLayout, memory: int) 
         times = "once" if c.chunk_reads <= c.source_chunks else f"{c.amplification:.3g} times, not {best.amplification:.3g}"
         said.append(f"{size_text(c.memory - memory)} more per task and each source chunk is read {times}")
     if layout.chunk_bytes < _SLOW_CHUNK and layout.chunk_grid.n_chunks > 1 and layout.dtype.kind != "T":
-        said.append(f"inner chunks of {size_text(layout.chunk_bytes)} are slow to read: over 100 kB is better")
+        said.append(f"inner chunks of {size_text(layout.chunk_bytes)} are slow to read: some 100 kB or more is better")
     if layout.n_cells > _MANY_OBJECTS:
         what = "shards" if layout.shard is None else "larger shards"
         said.append(f"{layout.n_cells:,} objects (inodes): {what} would make fewer")
