@@ -167,6 +167,6 @@ def combined(digests: Words, name: str) -> int:
     Examples
     --------
     >>> hex(combined(np.array([1, 2], np.uint64), "time"))
-    True
+    '0x23e4894a63d2bf15'
     """
     return int((digests * weights(name, 0, len(digests))).sum(dtype=np.uint64))
