@@ -5,6 +5,7 @@ As ``test_odd_differences.py``: what NumPy joins of decoded values is what every
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -116,6 +117,32 @@ def linked_by_one(raw: Path) -> Values:
     return {"time": days(0, 1, 2, 3), "time_bnds": np.stack([days(0, 1, 2, 3), days(1, 2, 3, 4)], 1)}
 
 
+def bounded_times(path: Path, units: str, times: list[int], bounds: list[list[float]], own: str | None = None) -> None:
+    """Whole numbers for times, and their bounds with units of their own or without."""
+    with netCDF4.Dataset(path, "w") as f:
+        f.createDimension("time", None)
+        f.createDimension("nv", 2)
+        f.createVariable("time", "i4", ("time",))[:] = times
+        f["time"].setncatts({"units": units, "bounds": "time_bnds"})
+        f.createVariable("time_bnds", "f8", ("time", "nv"))[:] = bounds
+        if own:
+            f["time_bnds"].units = own
+
+
+def first_own(raw: Path) -> Values:
+    """Bounds with a date of their own in the first file, and with their coordinate's in the other."""
+    bounded_times(raw / "a.nc", UNITS, [0, 1], [[1, 2], [2, 3]], "days since 1999-12-31")
+    bounded_times(raw / "b.nc", "hours since 2000-01-03", [0, 24], [[0, 24], [24, 48]])
+    return {"time_bnds": np.stack([days(0, 1, 2, 3), days(1, 2, 3, 4)], 1)}
+
+
+def parent_rewritten(raw: Path) -> Values:
+    """Bounds that all count alike, beside times that do not, and end in other units than the bounds'."""
+    bounded_times(raw / "a.nc", UNITS, [0, 1], [[0, 1], [1, 2]])
+    bounded_times(raw / "b.nc", "hours since 2000-01-03", [6, 30], [[2, 3], [3, 4]], UNITS)
+    return {"time_bnds": np.stack([days(0, 1, 2, 3), days(1, 2, 3, 4)], 1)}
+
+
 def spelled(raw: Path) -> Values:
     """Words for units in capitals."""
     write(raw / "a.nc", 0)
@@ -162,7 +189,18 @@ def widths(raw: Path) -> Values:
     return {"s": np.array([b"ab", b"abcd", b"ab", b"abcdefgh"]), "c": np.array([1 + 2j, 3 - 1j] * 2)}
 
 
-JOINED = (widths, packed_alike, typed_alike, dated_alike, linked_by_one, spelled, enumerated, fields)
+JOINED = (
+    widths,
+    packed_alike,
+    typed_alike,
+    dated_alike,
+    linked_by_one,
+    first_own,
+    parent_rewritten,
+    spelled,
+    enumerated,
+    fields,
+)
 
 
 def same(got: np.ndarray, want: np.ndarray) -> None:
@@ -293,3 +331,34 @@ def test_a_new_axis_by_name_has_the_names_values_and_not_those_of_a_scalar_of_it
     drystone.run(config)
     for found in (drystone.open(config, decode=True)["time"].values, read(published("zarr", tmp_path), "time")):
         assert_same(found, days(0, 3))
+
+
+NAMED = {
+    "a number": ({"position": "name", "pattern": "f([0-9]+)"}, [1, 4]),
+    "a label": ({"position": "name", "pattern": "(f[0-9])"}, ["f1", "f4"]),
+    "an attribute": ({"position": "attribute", "attribute": "run"}, [1, 4]),
+    "a place": ({"position": "order"}, [0, 1]),
+    "slots": ({"position": "name", "pattern": "f([0-9]+)", "axis": "slots", "step": 3}, [1, 4]),
+}
+
+
+@pytest.mark.parametrize("axis", NAMED)
+def test_numbers_and_labels_are_no_times_beside_a_scalar_time_of_their_name(axis: str, tmp_path: Path) -> None:
+    """And its bounds stay times, which each file counts from its own day."""
+    (tmp_path / "raw").mkdir()
+    for run in (1, 4):
+        with netCDF4.Dataset(tmp_path / "raw" / f"f{run}.nc", "w") as f:
+            f.run = np.int32(run)
+            f.createDimension("x", 2)
+            f.createDimension("nv", 2)
+            f.createVariable("time", "f8", ())[...] = 0
+            f["time"].setncatts({"units": f"days since 2000-01-0{run}", "bounds": "span"})
+            f.createVariable("span", "f8", ("nv",))[:] = [0, 1]
+            f.createVariable("v", "f4", ("x",))[:] = run
+    config = tmp_path / "zarr.yaml"
+    how, want = NAMED[axis]
+    config.write_text(CONFIG.format(form="zarr", kind="store", combine=json.dumps({"along": {"time": how}})))
+    drystone.run(config)
+    for found in (drystone.open(config, decode=True), published("zarr", tmp_path)):
+        assert found["time"].values.tolist() == want
+        assert_same(found["span"].values, np.stack([days(0, 3), days(1, 4)], 1))

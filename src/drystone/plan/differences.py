@@ -25,7 +25,7 @@ from drystone.plan.findings import LEAVE, Findings, changed
 from drystone.plan.members import ArrayMembers
 from drystone.plan.numbers import FLAGS, LIMITS, PACKING, Rewriting, numbers_of, rewrite
 from drystone.plan.sentinels import KEYS
-from drystone.plan.time_plan import is_time_array, text_of, time_plan
+from drystone.plan.time_plan import inherited_units, is_time_array, text_of, time_plan
 from drystone.plan.times import is_time
 from drystone.plan.wanted import LINKS
 
@@ -119,6 +119,8 @@ def reconcile(
             _find_units(variants, findings)
         _find_meanings(variants, findings, repacked=times is not None or len(set(numbers.packing.values())) > 1)
         out = rewrite(variants, findings, numbers, times)
+        if times is None and parent is not None and is_time_array(variants):
+            out.attributes |= inherited_units(variants, parent, names)
     else:
         out = _unrewritable(variants, findings)
     return _assembled(variants, findings, out)

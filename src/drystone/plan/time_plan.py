@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from drystone.model.attributes import Attributes
+from drystone.model.attributes import Attribute, Attributes
 from drystone.plan.compare import Variants, variants_of
 from drystone.plan.findings import Findings
 from drystone.plan.members import ArrayMembers
@@ -20,7 +20,7 @@ from drystone.plan.packing import packing_of, read_as
 from drystone.plan.sentinels import drop_missing, missing_of
 from drystone.plan.times import TimeEncoding, TimeTarget, calendar_of, choose, is_time, parse, same_calendar
 
-__all__ = ["is_time_array", "same_clock", "time_plan"]
+__all__ = ["inherited_units", "is_time_array", "same_clock", "text_of", "time_plan"]
 
 # no bounds reach further from their coordinate than this
 _CENTURY = 36_525 * 86_400 * 10**9
@@ -45,6 +45,14 @@ def same_clock(one: Attributes, two: Attributes) -> bool:
     if None in clocks:
         return all(text_of(one, k) == text_of(two, k) for k in ("units", "calendar"))
     return clocks[0] == clocks[1]
+
+
+def inherited_units(variants: Variants, parent: ArrayMembers, names: Mapping[int, str]) -> dict[str, Attribute]:
+    """Units that bounds which nothing rewrites must say themselves: their coordinate's granules differ, so it is rewritten."""
+    base = variants.base
+    if not variants.inherits[base] or len(set(_encodings(variants_of(parent, names, None)).values())) == 1:
+        return {}
+    return {k: a for k in ("units", "calendar") if (a := variants.attributes[base].get(k)) is not None}
 
 
 def _encodings(variants: Variants) -> dict[int, TimeEncoding | None]:
@@ -175,7 +183,7 @@ def _target(
     above = variants_of(parent[0], parent[1], None)
     found = {v: e for v, e in _encodings(above).items() if e is not None}
     theirs = known[base]
-    if len(set(found.values())) > 1:
+    if variants.inherits[base] and len(set(found.values())) > 1:
         target = _target(above, parent[0], found, _numbers(above), None)
         if target is None:
             return None
