@@ -362,3 +362,15 @@ def test_numbers_and_labels_are_no_times_beside_a_scalar_time_of_their_name(axis
     for found in (drystone.open(config, decode=True), published("zarr", tmp_path)):
         assert found["time"].values.tolist() == want
         assert_same(found["span"].values, np.stack([days(0, 3), days(1, 4)], 1))
+
+
+def test_what_names_count_has_no_units_of_a_scalar_of_their_name(tmp_path: Path) -> None:
+    """Days in the names, hours in the files."""
+    for day in (1, 5):
+        with netCDF4.Dataset(tmp_path / f"f{day}.nc", "w") as f:
+            f.createDimension("x", 2)
+            f.createVariable("lead", "i4", ())[...] = 24 * day
+            f["lead"].units = "hours"
+            f.createVariable("v", "f4", ("x",))[:] = day
+    lead = drystone.open(tmp_path / "*.nc", along={"lead": {"position": "name", "pattern": "f([0-9]+)"}})["lead"]
+    assert (lead.values.tolist(), lead.attrs) == ([1, 5], {})

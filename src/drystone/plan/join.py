@@ -22,8 +22,7 @@ from drystone.plan.order import Axis, Order
 from drystone.plan.order_made import unpacked
 from drystone.plan.placing import Placed, lifted, place
 from drystone.plan.same import stand_ins
-from drystone.plan.time_plan import same_clock, text_of
-from drystone.plan.times import is_time
+from drystone.plan.time_plan import same_clock
 from drystone.plan.wanted import LINKS, named_by, nearest
 
 __all__ = ["Joined", "Joiner", "made_array"]
@@ -353,8 +352,8 @@ def made_array(axis: Axis, members: ArrayMembers | None) -> CombinedArray:
     attributes = axis.attributes
     if members is not None and not len(attributes):
         attributes = unpacked(members.spec(0).attributes)
-        if values.dtype.kind != "M" and is_time(text_of(attributes, "units")):
-            attributes = attributes.without("units", "calendar")  # a number or a label is no time since the replaced one's date
+        if values.dtype.kind != "M":
+            attributes = attributes.without("units", "calendar")  # what a name or an attribute counts is not told by them
     text = values.dtype.kind == "T"
     codecs = CodecChain.of("vlen-utf8") if text else CodecChain.of(Codec.of("bytes", endian="little"))
     nothing = np.zeros(0, np.int64)
