@@ -62,7 +62,8 @@ class Attribute:
             if any(_has_surrogate(v) for v in items):
                 joined = b"\0".join(v.encode("utf-8", "surrogateescape") for v in items)
                 return cls("bytes", shape, joined)
-            return cls("text", shape, b"", tuple(items))
+            # an array of one text is text to every netCDF reader: xarray would decode no time whose units are a list
+            return cls("text", None if len(items) == 1 else shape, b"", tuple(items))
         if array.dtype.kind not in "biufc":
             return cls("bytes", shape, array.tobytes())
         native = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
