@@ -260,8 +260,8 @@ def _too_small(layout: TargetLayout, model: MemoryModel, memory: int, least: Can
     if least.shuffle is not None:
         parts += ", even in two passes"
     return PlanError(
-        f"{layout.path}: a task may take {size_text(memory)} (max_mem), but one {what} of {layout.cell} elements is {raw} bytes "
-        f"raw and takes {size_text(least.memory)} to read, assemble and encode{parts} (source chunks of "
+        f"{layout.path}: a task may take {size_text(memory)} (max_mem), but one {what} of {layout.cell} elements is {raw} "
+        f"bytes raw and takes {size_text(least.memory)} to read, assemble and encode{parts} (source chunks of "
         f"{size_text(model.source_chunk)}, {model.threads} threads); {advice}",
         kind="memory",
         array=layout.path,

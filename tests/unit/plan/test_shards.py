@@ -183,7 +183,8 @@ class TestTasks:
     def test_refusal_has_the_numbers(self) -> None:
         """Case R04: one target chunk of 8 MB cannot be made in 4 MB."""
         array = maps((1000, 1000, 1000), (1, 1000, 1000), "f8")
-        with pytest.raises(PlanError, match=r"a task may take 4 MB, .* is 8 MB raw .*memory_per_worker: \d+ B \(") as info:
+        said = r"a task may take 4 MB \(max_mem\), .* is 8000000 bytes raw .*memory_per_worker: \d+ B \("
+        with pytest.raises(PlanError, match=said) as info:
             weigh(array, layout_of(array.shape, (1000, 1000, 1), None, "f8"), 4_000_000)
         assert info.value.kind == "memory"
         needed = int(info.value.facts["needed"] or 0)
