@@ -104,10 +104,9 @@ def test_a_plan_that_no_way_fits_says_what_would(
 ) -> None:
     path = config(tmp_path, archive[0], "file:./out", "305 MB")
     assert main(["scan", str(path)]) == 0
-    with pytest.raises(PlanError, match=r"8 elements along 'time' at a time.*give a task \d+ bytes") as caught:
+    with pytest.raises(PlanError, match=r"8 elements along 'time' at a time.*write memory_per_worker: \d+ B") as caught:
         drystone.plan(path)
-    needed = int(caught.value.facts["needed"] or 0)
-    path = config(tmp_path, archive[0], "file:./out", str((needed + 256_000_001) * 100 // 85 // 1_000_000 + 2) + " MB")
+    path = config(tmp_path, archive[0], "file:./out", f"{caught.value.facts['memory_per_worker']} B")
     assert drystone.plan(path).outputs[0].refused == {}
 
 
